@@ -17,7 +17,9 @@ import (
 )
 
 const (
-	pushMax       = 1000
+	pushMax = 1000
+	// pushBytesMax bounds the events of one request; a server takes 8 MiB, and one event has less.
+	pushBytesMax  = 7 << 20
 	triesMax      = 5
 	retryAfterMax = 30 * time.Second
 	responseMax   = 64 << 20
@@ -150,10 +152,10 @@ func (c *Client) send(ctx context.Context, r request) error {
 	}
 }
 
-// Push pushes events, a thousand with each request. Where a request fails, or not every event of it
-// is stored, it returns those of the requests before and a *PushError.
+// Push pushes events, with each request a thousand or 7 MiB. Where a request fails, or not every
+// event of it is stored, it returns those of the requests before and a *PushError.
 func (c *Client) Push(ctx context.Context, queue string, events ...Event) ([]Pushed, error) {
-	keyed, bodies := make([]Event, len(events)), make([]*eventBody, len(events))
+	keyed, bodies := make([]Event, len(events)), make([]json.RawMessage, len(events))
 	for i, event := range events {
 		var err error
 		if keyed[i], err = event.keyed(); err != nil {
@@ -165,16 +167,16 @@ func (c *Client) Push(ctx context.Context, queue string, events ...Event) ([]Pus
 	}
 	pushed := make([]Pushed, 0, len(events))
 	path := queuePath(queue, "/events")
-	for begin := 0; begin < len(bodies); begin += pushMax {
-		end := begin + pushMax
-		if end > len(bodies) {
-			end = len(bodies)
-		}
+	for begin, end := 0, 0; begin < len(bodies); begin = end {
+		end = begin + countOf(bodies[begin:])
 		var results []PushResult
 		read := func(status int, text []byte) error {
 			results = nil // of an earlier try
 			if err := json.Unmarshal(text, &results); err != nil {
 				return err
+			}
+			if len(results) != end-begin {
+				return fmt.Errorf("duly: %d results for %d events", len(results), end-begin)
 			}
 			if status == http.StatusMultiStatus {
 				return &PushError{Results: results}
@@ -195,6 +197,19 @@ func (c *Client) Push(ctx context.Context, queue string, events ...Event) ([]Pus
 		}
 	}
 	return pushed, nil
+}
+
+// countOf returns how many of some events go with one request: one at least.
+func countOf(bodies []json.RawMessage) int {
+	count, length := 0, 0
+	for _, body := range bodies {
+		length += len(body) + 1
+		if count > 0 && (count == pushMax || length > pushBytesMax) {
+			break
+		}
+		count++
+	}
+	return count
 }
 
 // Cancel cancels an event that waits.

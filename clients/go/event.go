@@ -112,7 +112,8 @@ func (e Event) keyed() (Event, error) {
 	return e, err
 }
 
-func (e Event) body() (*eventBody, error) {
+// body returns the JSON of an event.
+func (e Event) body() (json.RawMessage, error) {
 	body := &eventBody{
 		ID: e.ID, IdempotencyKey: e.IdempotencyKey, Key: e.Key, Unique: e.Unique, Replace: e.Replace,
 		Attempts: e.Attempts, KeepPayload: e.KeepPayload, Version: e.Version, Headers: e.Headers,
@@ -144,12 +145,12 @@ func (e Event) body() (*eventBody, error) {
 			bytes = []byte{}
 		}
 		body.PayloadBase64 = &bytes
-		return body, nil
+		return json.Marshal(body)
 	}
 	payload, err := json.Marshal(e.Payload)
 	if err != nil {
 		return nil, fmt.Errorf("duly: the payload is no JSON: %w", err)
 	}
 	body.Payload = payload
-	return body, nil
+	return json.Marshal(body)
 }

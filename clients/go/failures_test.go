@@ -62,6 +62,53 @@ func TestAnInterruptedPushSaysWhatIsStoredAndTheRestIsPushedAgain(t *testing.T) 
 	}
 }
 
+func TestAPushOfManyHasAsManyRequestsAsTheirBytesNeed(t *testing.T) {
+	for name, c := range map[string]struct {
+		count    int
+		payload  any
+		requests int
+	}{
+		"9 KB each": {1000, strings.Repeat("x", 9000), 2},
+		"1 MB each": {9, strings.Repeat("x", 1000000), 2},
+		"bytes":     {9, make([]byte, 1000000), 2},
+		"not ASCII": {20, strings.Repeat("\u00e9\u2028", 120000), 3},
+		"escapes":   {20, strings.Repeat("\"", 500000), 3},
+		"numbers":   {1001, 1, 2},
+	} {
+		client := dulytest.Start(t).Client()
+		requests, longest := 0, int64(0)
+		client.HTTP.Transport = transport(func(request *http.Request) (*http.Response, error) {
+			requests++
+			if request.ContentLength > longest {
+				longest = request.ContentLength
+			}
+			return http.DefaultTransport.RoundTrip(request)
+		})
+		events := make([]duly.Event, c.count)
+		for n := range events {
+			events[n].Payload = c.payload
+		}
+		pushed, err := client.Push(ctx, "q", events...)
+		if err != nil || len(pushed) != c.count || requests != c.requests || longest >= 8<<20 {
+			t.Errorf("%s: %d pushed by %d requests, of %d bytes at most: %v", name, len(pushed), requests, longest, err)
+		}
+	}
+}
+
+func TestAResponseThatHasNotAResultForEachEventIsNoneOfDuly(t *testing.T) {
+	for _, text := range []string{"[]", "null", `[{"id": "7"}]`} {
+		client := standIn(t, func(response http.ResponseWriter, _ *http.Request) {
+			response.WriteHeader(http.StatusCreated)
+			fmt.Fprint(response, text)
+		})
+		var failed *duly.PushError
+		pushed, err := client.Push(ctx, "q", duly.Event{Payload: 1}, duly.Event{Payload: 2})
+		if !errors.As(err, &failed) || len(pushed) != 0 || len(failed.Remaining) != 2 {
+			t.Errorf("%s: %v, %v", text, pushed, err)
+		}
+	}
+}
+
 func TestWhatWouldMeanSomethingElseIsRefusedOrDueAtOnce(t *testing.T) {
 	client := dulytest.Start(t).Client()
 	events := []duly.Event{{Payload: 1}, {Payload: 1, Expires: -1}}

@@ -23,6 +23,7 @@ from duly import (
     NotFoundError,
     ProblemError,
     PushManyError,
+    UnavailableError,
     UsageError,
     ack,
     retry,
@@ -133,6 +134,35 @@ def test_a_push_that_was_interrupted_can_be_repeated_and_says_what_is_stored(
         assert client.stats("many")["ready"] == 2_500
 
 
+@pytest.mark.parametrize(
+    ("count", "payload", "requests"),
+    [
+        (1_000, "x" * 9_000, 2),
+        (9, "x" * 1_000_000, 2),
+        (9, b"\x00" * 1_000_000, 2),
+        (20, "\u00e9\u2028" * 200_000, 3),
+        (20, '"' * 500_000, 3),
+        (1_001, None, 2),
+    ],
+)
+def test_a_push_of_many_has_as_many_requests_as_their_bytes_need(
+    duly_client: Client, monkeypatch: pytest.MonkeyPatch, count: int, payload: object, requests: int
+) -> None:
+    sent: list[int] = []
+    send = duly_client._http.request
+
+    def counted(*args: Any, **options: Any) -> httpx.Response:
+        response = send(*args, **options)
+        sent.append(len(response.request.content))
+        return response
+
+    monkeypatch.setattr(duly_client._http, "request", counted)
+    pushed = duly_client.push_many("many", [NewEvent(payload) for _ in range(count)])
+    assert len({event.id for event in pushed}) == count
+    assert len(sent) == requests
+    assert max(sent) < 8 << 20
+
+
 def test_a_later_request_that_is_stored_in_part_has_the_results_of_all(
     duly_client: Client,
 ) -> None:
@@ -157,11 +187,31 @@ def test_a_snooze_or_a_retry_that_is_late_already_is_due_at_once() -> None:
         snooze(float("nan"))
 
 
-def test_a_response_of_something_else_is_a_lost_connection() -> None:
-    page = httpx.MockTransport(lambda _: httpx.Response(200, html="<h1>Log in</h1>"))
-    client = Client(token="x", namespace="ns", http=httpx.Client(transport=page))
-    with pytest.raises(ConnectionFailed, match="no response of duly"):
-        client.lease("q")
+ONE = {"id": "7", "due_ms": 0, "duplicate": True}
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        httpx.Response(200, html="<h1>Log in</h1>"),
+        httpx.Response(201, json=[]),
+        httpx.Response(201, json=[ONE]),
+        httpx.Response(207, json=[ONE]),
+        httpx.Response(201, json=[ONE, ONE, ONE]),
+        httpx.Response(201, json=[{**ONE, "due_ms": 1e20}] * 2),
+        httpx.Response(201, text="[" * 100_000),
+        httpx.Response(503, text="[" * 100_000, headers={b"Retry-After": b"\xb2"}),
+    ],
+)
+def test_a_response_of_something_else_is_an_error(
+    response: httpx.Response, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    http = httpx.Client(transport=httpx.MockTransport(lambda _: response))
+    client = Client(token="x", namespace="ns", http=http)
+    with pytest.raises((ConnectionFailed, UnavailableError)) as failed:
+        client.push_many("q", [NewEvent(1), NewEvent(2)])
+    assert len(failed.value.remaining) == 2
 
 
 def test_errors_say_what_would_be_right(duly_server: TestServer, duly_client: Client) -> None:

@@ -86,6 +86,8 @@ export interface StreamOptions {
 
 /** The most events of one request, and the most leases. */
 const PUSH_MAX = 1_000;
+/** The most bytes of the events of one request; a server takes 8 MiB, and one event has less. */
+const PUSH_BYTES_MAX = 7 << 20;
 const IN_FLIGHT_MAX = 1_000;
 const TRIES_MAX = 5;
 const RETRY_AFTER_MAX = 30_000;
@@ -98,7 +100,8 @@ const VERSION_MAX = 4_294_967_295;
 interface Request<R> {
   readonly method: string;
   readonly path: string;
-  readonly body?: unknown;
+  /** JSON. */
+  readonly body?: string;
   /** Reads the response. Default: takes it as it is. */
   readonly read?: (response: unknown) => R;
   /** Whether it is sent again where it may not have arrived. Default: yes. */
@@ -167,7 +170,25 @@ function leaseOf<T>(view: LeaseView): Lease<T> {
 
 type PushResult = PushedEvent | { readonly problem: Problem };
 
-function pushedOf(results: readonly PushResult[], before: readonly PushedEvent[]): PushedEvent[] {
+/** Returns the events of each request. */
+function requestsOf(texts: readonly string[]): string[][] {
+  const requests: string[][] = [];
+  let request: string[] = [];
+  let length = 0;
+  for (const text of texts) {
+    const bytes = Buffer.byteLength(text) + 1;
+    length += bytes;
+    if (requests.length === 0 || request.length === PUSH_MAX || length > PUSH_BYTES_MAX) {
+      requests.push((request = []));
+      length = bytes;
+    }
+    request.push(text);
+  }
+  return requests;
+}
+
+function pushedOf(results: readonly PushResult[], count: number, before: readonly PushedEvent[]): PushedEvent[] {
+  if (results.length !== count) throw new Error(`${results.length} results for ${count} events`);
   const all = results.map((result) => ("problem" in result ? result.problem : result));
   const problem = all.find((result): result is Problem => "kind" in result);
   if (!problem) return all as PushedEvent[];
@@ -201,22 +222,22 @@ export class Client {
   }
 
   /**
-   * Pushes events, a thousand with each request. The error of a later request has what was stored as
-   * `pushed`, and the others as `remaining`.
+   * Pushes events, with each request a thousand or 7 MiB. The error of a later request has what was
+   * stored as `pushed`, and the others as `remaining`.
    */
   async pushMany(queue: string, events: readonly EventToPush[]): Promise<PushedEvent[]> {
     const path = `/queues/${named("queue", queue)}/events`;
     const all = events.map(keyed);
-    const bodies = all.map(bodyOf);
     const pushed: PushedEvent[] = [];
-    for (let at = 0; at < all.length; at += PUSH_MAX) {
-      const body = { events: bodies.slice(at, at + PUSH_MAX) };
-      const read = (response: unknown): PushedEvent[] => pushedOf(response as PushResult[], pushed);
+    for (const texts of requestsOf(all.map((event) => jsonOf(bodyOf(event))))) {
+      const body = `{"events":[${texts.join(",")}]}`;
+      const read = (response: unknown): PushedEvent[] => pushedOf(response as PushResult[], texts.length, pushed);
       try {
         pushed.push(...(await this.#send({ method: "POST", path, body, read })));
       } catch (error) {
         // Not enumerable: whoever logs the error does not log payloads.
-        throw Object.defineProperties(error, { pushed: { value: pushed }, remaining: { value: all.slice(at) } });
+        const remaining = all.slice(pushed.length);
+        throw Object.defineProperties(error, { pushed: { value: pushed }, remaining: { value: remaining } });
       }
     }
     return pushed;
@@ -234,7 +255,7 @@ export class Client {
 
   /** Makes an event that waits due after a delay from now, in milliseconds. */
   async reschedule(queue: string, id: string, delay: number): Promise<void> {
-    const body = { delay_ms: span("delay", delay) };
+    const body = jsonOf({ delay_ms: span("delay", delay) });
     await this.#send({ method: "PATCH", path: this.#event(queue, "events", id), body });
   }
 
@@ -247,7 +268,8 @@ export class Client {
   async lease<T = unknown>(queue: string, options: LeaseOptions = {}): Promise<Lease<T>[]> {
     const { ttr = TTR, limit = 1, wait = 0 } = options;
     const path = `/queues/${named("queue", queue)}/leases`;
-    const body = { max: whole("limit", limit, PUSH_MAX), ttr_ms: span("ttr", ttr), wait_ms: span("wait", wait) };
+    const max = whole("limit", limit, PUSH_MAX);
+    const body = jsonOf({ max, ttr_ms: span("ttr", ttr), wait_ms: span("wait", wait) });
     // What was leased by a lost response comes back by itself.
     const request = { method: "POST", path, body, mayRepeat: false, wait };
     return (await this.#send<LeaseView[]>(request)).map((view) => leaseOf<T>(view));
@@ -256,7 +278,7 @@ export class Client {
   /** Ends an attempt. */
   async settle(lease: Pick<Lease, "token">, settlement: Settlement, signal?: AbortSignal): Promise<void> {
     const path = `/leases/${lease.token}/settle`;
-    await this.#send({ method: "POST", path, body: settlement, ...(signal && { signal }) });
+    await this.#send({ method: "POST", path, body: jsonOf(settlement), ...(signal && { signal }) });
   }
 
   /** Lets a stream end when all that it has sent is settled. */
@@ -267,7 +289,7 @@ export class Client {
 
   /** Makes a lease end `ttr` milliseconds from now. */
   async extend(lease: Pick<Lease, "token">, ttr: number, signal?: AbortSignal): Promise<void> {
-    const body = { ttr_ms: span("ttr", ttr) };
+    const body = jsonOf({ ttr_ms: span("ttr", ttr) });
     const path = `/leases/${lease.token}/extend`;
     await this.#send({ method: "POST", path, body, ...(signal && { signal }) });
   }
@@ -332,7 +354,7 @@ export class Client {
 
   async #sendOnce<R>(request: Request<R>): Promise<R> {
     const { method, path, wait = 0, read = (response) => response as R } = request;
-    const body = request.body === undefined ? {} : { body: jsonOf(request.body) };
+    const body = request.body === undefined ? {} : { body: request.body };
     const headers = { ...this.#headers, ...("body" in body && { "Content-Type": "application/json" }) };
     try {
       const over = AbortSignal.timeout(Math.min(this.#timeout + wait, TIMER_MAX));

@@ -43,6 +43,37 @@ test("a push that was interrupted says what is stored, and the rest is pushed ag
   expect(rest.map((event) => event.duplicate)).toEqual(events.slice(1_000).map((_, at) => at < 1_000));
 });
 
+test.for([
+  [1_000, "x".repeat(9_000), 2],
+  [9, "x".repeat(1_000_000), 2],
+  [9, new Uint8Array(1_000_000), 2],
+  [20, "\u00e9\u2028".repeat(200_000), 3],
+  [20, '"'.repeat(500_000), 3],
+  [1_001, null, 2],
+] as const)("a push of many has as many requests as their bytes need: %i", async ([count, payload, requests], { server, client }) => {
+  const sent: number[] = [];
+  await using proxy = await standIn(async (request, response) => {
+    sent.push(Number(request.headers["content-length"]));
+    const [status, text] = await forwarded(server.url, request);
+    response.writeHead(status).end(text);
+  });
+  const token = await server.newToken(client.namespace);
+  const behind = new Client({ url: proxy.url, token, namespace: client.namespace });
+  const pushed = await behind.pushMany("many", Array.from({ length: count }, () => ({ payload })));
+  expect(new Set(pushed.map((event) => event.id)).size).toBe(count);
+  expect(sent.length).toBe(requests);
+  expect(Math.max(...sent)).toBeLessThan(8 << 20);
+});
+
+test("a response that has not a result for each event is none of duly", async () => {
+  for (const text of ["[]", "{}", "null", '[{"id": "7", "due_ms": 0, "duplicate": true}]']) {
+    await using server = await standIn((_, response) => void response.writeHead(201).end(text));
+    const client = new Client({ url: server.url, ...place });
+    const pushing = client.pushMany("q", [{ payload: 1 }, { payload: 2 }]);
+    await expect(pushing).rejects.toThrow(ConnectionError);
+  }
+});
+
 test("a later request that is stored in part has the results of all", async ({ client }) => {
   await client.push("part", 1, { idempotencyKey: "a" });
   const events = Array.from({ length: 1_000 }, (_, payload) => ({ payload }));

@@ -83,7 +83,7 @@ class Task(Generic[P, R]):
         return self.push_many([self.event(payload, **options)])[0]
 
     def push_many(self, events: Iterable[NewEvent]) -> list[Pushed]:
-        """Pushes events, a thousand with each request."""
+        """Pushes events, with each request a thousand or 7 MiB."""
         return self.app.client.push_many(self.queue, events)
 
     async def apush(self, payload: object, **options: Any) -> Pushed:

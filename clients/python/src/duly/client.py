@@ -71,8 +71,8 @@ class AsyncClient:
             response = await self._http.request(
                 call.method,
                 self._url(call.path),
-                json=call.body,
-                headers=self.options.headers,
+                content=call.content,
+                headers=self.options.headers_of(call.content),
                 timeout=self._timeout + call.wait,
             )
         except httpx.RequestError as error:
@@ -96,7 +96,7 @@ class AsyncClient:
         return (await self.push_many(queue, [NewEvent(payload, **options)]))[0]
 
     async def push_many(self, queue: str, events: Iterable[NewEvent]) -> list[Pushed]:
-        """Pushes events, a thousand with each request.
+        """Pushes events, with each request a thousand or 7 MiB.
 
         An error of a later request has what was stored as `pushed`, and the others as `remaining`.
         """

@@ -131,8 +131,10 @@ def note_interrupted(
         error.results = [*pushed, *error.results]
 
 
-def pushed_of(status: int, value: list[Mapping[str, Any]]) -> list[Pushed]:
-    """Reads the response to a push."""
+def pushed_of(count: int, status: int, value: list[Mapping[str, Any]]) -> list[Pushed]:
+    """Reads the response to a push of so many events."""
+    if len(value) != count:
+        raise ValueError(f"{len(value)} results for {count} events")
     if status == 201:
         return [Pushed.of(item) for item in value]
     results: list[Pushed | Problem] = [

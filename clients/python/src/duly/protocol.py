@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import httpx
@@ -21,13 +22,24 @@ T = TypeVar("T")
 
 PUSH_MAX = 1_000
 """The most events of one request; more are sent in several."""
+PUSH_BYTES_MAX = 7 << 20
+"""The most bytes of the events of one request; a server takes 8 MiB, and one event has less."""
 IN_FLIGHT_MAX = 1_000
 """The most events of a stream at a time."""
 TRIES_MAX = 5
 """How often a request is sent that may be repeated."""
 RETRY_AFTER_MAX = 30.0
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
+UNREADABLE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    OSError,
+    RecursionError,
+)
 """What the readers of messages raise where something is no JSON or has another form."""
+_JSON = {"Content-Type": "application/json"}
 _NAME = re.compile(r"[-_A-Za-z0-9]{1,255}")
 
 
@@ -57,6 +69,10 @@ class Options:
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}", "User-Agent": "duly-python/0.1.0"}
 
+    def headers_of(self, content: bytes | None) -> dict[str, str]:
+        """Returns the headers of a request with a body of JSON, or without one."""
+        return self.headers if content is None else {**self.headers, **_JSON}
+
 
 def checked_name(what: str, name: str) -> str:
     """Returns a name that is one."""
@@ -71,7 +87,7 @@ class Call(Generic[T]):
 
     method: str
     path: str
-    body: Any
+    content: bytes | None
     read: Callable[[int, Any], T]
     may_repeat: bool = True
     wait: float = 0.0
@@ -86,13 +102,26 @@ def _nothing(_status: int, _value: Any) -> None:
     return None
 
 
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
 def pushes(queue: str, events: Sequence[NewEvent]) -> list[Call[list[Pushed]]]:
     """Returns as many requests as are needed."""
-    bodies = [event.body() for event in events]
     path = f"{_queue(queue)}/events"
+    requests: list[list[bytes]] = []
+    length = 0
+    for text in [_json(event.body()) for event in events]:
+        length += len(text) + 1
+        if not requests or len(requests[-1]) == PUSH_MAX or length > PUSH_BYTES_MAX:
+            requests.append([])
+            length = len(text)
+        requests[-1].append(text)
     return [
-        Call("POST", path, {"events": bodies[at : at + PUSH_MAX]}, pushed_of)
-        for at in range(0, len(bodies), PUSH_MAX)
+        Call(
+            "POST", path, b'{"events":[' + b",".join(texts) + b"]}", partial(pushed_of, len(texts))
+        )
+        for texts in requests
     ]
 
 
@@ -108,7 +137,7 @@ def cancel(queue: str, event: str) -> Call[None]:
 
 def reschedule(queue: str, event: str, delay: Span) -> Call[None]:
     path = f"{_queue(queue)}/events/{checked_name('id', event)}"
-    return Call("PATCH", path, {"delay_ms": span_ms("delay", delay)}, _nothing)
+    return Call("PATCH", path, _json({"delay_ms": span_ms("delay", delay)}), _nothing)
 
 
 def explain(queue: str, event: str) -> Call[dict[str, Any]]:
@@ -126,7 +155,7 @@ def lease(queue: str, ttr: Span, limit: int, wait: Span) -> Call[list[Lease]]:
     return Call(
         "POST",
         f"{_queue(queue)}/leases",
-        body,
+        _json(body),
         lambda _, value: [Lease.of(item) for item in value],
         may_repeat=False,  # what was leased by a lost response comes back by itself
         wait=wait_ms / 1_000,
@@ -134,7 +163,7 @@ def lease(queue: str, ttr: Span, limit: int, wait: Span) -> Call[list[Lease]]:
 
 
 def settle(token: str, settlement: Settlement) -> Call[None]:
-    return Call("POST", f"leases/{token}/settle", settlement.body, _nothing)
+    return Call("POST", f"leases/{token}/settle", _json(settlement.body), _nothing)
 
 
 def drain(queue: str, name: str) -> Call[None]:
@@ -143,7 +172,7 @@ def drain(queue: str, name: str) -> Call[None]:
 
 
 def extend(token: str, ttr: Span) -> Call[None]:
-    return Call("POST", f"leases/{token}/extend", {"ttr_ms": span_ms("ttr", ttr)}, _nothing)
+    return Call("POST", f"leases/{token}/extend", _json({"ttr_ms": span_ms("ttr", ttr)}), _nothing)
 
 
 def stream_path(queue: str, ttr: Span, max_in_flight: int, name: str | None) -> str:
@@ -158,10 +187,10 @@ def problem_error(status: int, text: str, headers: httpx.Headers) -> ProblemErro
     """Returns the error of a response."""
     try:
         value: object = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = text[:200]
     after = headers.get("Retry-After", "")
-    return error_of(Problem.of(status, value), float(after) if after.isdigit() else None)
+    return error_of(Problem.of(status, value), float(after) if after.isdecimal() else None)
 
 
 def response_of(call: Call[T], response: httpx.Response) -> T:
