@@ -58,9 +58,22 @@ def test_a_text_with_all_kinds_of_line_breaks_in_it_is_one_line(place: Place) ->
         b"event: lease\ndata: {}\n\n",
         b"event: lease\ndata: \xff\n\n",
         b"event: problem\ndata: []\n\n",
+        b'event: problem\ndata: {"status": []}\n\n',
+        b"event: lease\ndata: " + b"[" * 100_000 + b"\n\n",
+        lease_text(7).replace(b'"deadline_ms": 0', b'"deadline_ms": 1e20'),
+        lease_text(7).replace(b'"deadline_ms": 0', b'"deadline_ms": 1e15'),
+        lease_text(7).replace(b'"deadline_ms": 0', b'"deadline_ms": Infinity'),
+        b"data: " + b"x" * 2_000,
+        b"x" * 2_000,
+        b"data: x\n" * 2_000,
+        b"data:\n" * 2_000,
     ],
 )
-def test_a_stream_that_cannot_be_read_is_a_lost_connection(streamed: bytes) -> None:
+def test_a_stream_that_cannot_be_read_is_a_lost_connection(
+    streamed: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if b"lease" not in streamed:  # it never ends
+        monkeypatch.setattr("duly.sse.DATA_LEN_MAX", 1_000)
     server = StandIn(streamed)
 
     async def handle(payload: object) -> None: ...

@@ -11,15 +11,23 @@ DATA_LEN_MAX = 32 << 20
 """The longest data of one event, in characters; no server sends more."""
 
 
+def _too_long() -> ConnectionFailed:
+    return ConnectionFailed(f"an event of the stream has more than {DATA_LEN_MAX} characters")
+
+
 async def lines(parts: AsyncIterator[bytes]) -> AsyncIterator[str]:
     """Splits a body at line feeds alone: JSON has other characters that `splitlines` splits at."""
     begun: list[bytes] = []
+    length = 0
     async for part in parts:
         *ended, last = part.split(b"\n")
         for end in ended:
             yield b"".join([*begun, end]).decode()
-            begun = []
+            begun, length = [], 0
         begun.append(last)
+        length += len(last)
+        if length > DATA_LEN_MAX:
+            raise _too_long()
 
 
 @dataclass
@@ -41,10 +49,8 @@ class Parser:
         if field_name == "event":
             self._name = value
         elif field_name == "data":
-            self._len += len(value)
+            self._len += len(value) + 1
             if self._len > DATA_LEN_MAX:
-                raise ConnectionFailed(
-                    f"an event of the stream has more than {DATA_LEN_MAX} characters"
-                )
+                raise _too_long()
             self._data.append(value)
         return None
