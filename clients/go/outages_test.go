@@ -204,6 +204,70 @@ func TestAStopIsNotHeldUpByASettlementThatIsNotAnswered(t *testing.T) {
 	}
 }
 
+func TestAStopTakesOneLeaseAtMostOfAStreamThatItCouldNotDrain(t *testing.T) {
+	var mutex sync.Mutex
+	var settled []string
+	calls := map[string]int{}
+	count := func(call string) int {
+		mutex.Lock()
+		defer mutex.Unlock()
+		return calls[call]
+	}
+	begun, sends, open := make(chan struct{}), make(chan struct{}, 9), make(chan struct{})
+	client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
+		body, _ := io.ReadAll(request.Body)
+		call := path.Base(request.URL.Path)
+		mutex.Lock()
+		calls[call]++
+		nth, drains := calls[call], calls["drain"]
+		if call == "settle" {
+			settled = append(settled, string(body))
+		}
+		mutex.Unlock()
+		send := func() {
+			fmt.Fprint(response, "event: lease\ndata: {\"token\": \"t\"}\n\n")
+			response.(http.Flusher).Flush()
+		}
+		switch {
+		case call == "stream" && nth == 1:
+			send()
+			<-begun
+		case call == "stream":
+			response.(http.Flusher).Flush()
+			for {
+				select {
+				case <-sends:
+					send()
+				case <-request.Context().Done():
+					return
+				case <-open:
+					return
+				}
+			}
+		case call == "drain" && nth == 1:
+			response.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(response, `{"kind": "not_found"}`)
+			sends <- struct{}{}
+		case call == "settle" && drains < 2 && nth < 5:
+			sends <- struct{}{}
+		}
+	})
+	options := duly.Options{RetryMin: time.Millisecond, RetryMax: time.Millisecond}
+	stop := begins(t, client, func(context.Context, *duly.Lease) error {
+		close(begun)
+		<-open // whatever its context says
+		return nil
+	}, options)
+	until(func() bool { return count("stream") == 2 })
+	stop(func() {
+		until(func() bool { return count("settle") == 5 || count("drain") == 2 && count("settle") == 1 })
+		close(open)
+	})
+	if !reflect.DeepEqual(settled, []string{`{"outcome":"release"}`, ack}) {
+		t.Error(settled)
+	}
+}
+
 func TestAPushOfManyIsRepeatedWhereOneOfThemMayBeStoredThen(t *testing.T) {
 	const (
 		away     = `{"problem": {"status": 503, "kind": "unavailable", "detail": "away"}}`

@@ -55,6 +55,7 @@ type Worker struct {
 	mutex    sync.Mutex
 	running  map[*attempt]struct{}
 	stopping bool
+	drained  bool
 	work     sync.WaitGroup
 }
 
@@ -138,6 +139,7 @@ func (w *Worker) receive(ctx, handlers context.Context, name string) error {
 		attempt.checkLease()
 	}
 	w.mutex.Unlock()
+	undrained := 0
 	options := streamOptions{queue: w.queue, name: name, ttr: w.ttr, inFlight: cap(w.slots)}
 	return w.client.stream(ctx, options, func(lease *Lease) {
 		attempt := newAttempt(handlers, lease, w.ttr)
@@ -150,7 +152,12 @@ func (w *Worker) receive(ctx, handlers context.Context, name string) error {
 		w.mutex.Unlock()
 		if isStopping {
 			attempt.cancel()
+			isDrained := w.drainStream(name) // or the server would send it again
 			w.settle(attempt, Release())
+			if !isDrained {
+				undrained++
+				_ = sleep(ctx, w.backoff.pause(undrained)) // the stream ends with its context
+			}
 			return
 		}
 		go w.runAttempt(attempt)
@@ -224,13 +231,9 @@ func (w *Worker) endStream(name string, ended <-chan error) {
 	w.mutex.Lock()
 	w.stopping = true
 	w.mutex.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), drainMax)
-	err := w.client.drain(ctx, w.queue, name)
-	cancel()
+	w.drainStream(name)
 	w.stop()
-	if err != nil {
-		// The server gives back what is on its way when the connection ends.
-		w.onError(fmt.Errorf("stream of %s not drained: %w", w.queue, err))
+	if !w.isDrained() {
 		return
 	}
 	timer := time.NewTimer(drainMax)
@@ -239,6 +242,31 @@ func (w *Worker) endStream(name string, ended <-chan error) {
 	case <-ended:
 	case <-timer.C:
 	}
+}
+
+// drainStream lets the server send nothing more, and returns whether it does: it does not know a
+// stream that has not begun.
+func (w *Worker) drainStream(name string) bool {
+	if w.isDrained() {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), drainMax)
+	defer cancel()
+	if err := w.client.drain(ctx, w.queue, name); err != nil {
+		// The server gives back what is on its way when the connection ends.
+		w.onError(fmt.Errorf("stream of %s not drained: %w", w.queue, err))
+		return false
+	}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.drained = true
+	return true
+}
+
+func (w *Worker) isDrained() bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.drained
 }
 
 // stop waits for the handlers that run; it cancels those that take longer than the grace period,

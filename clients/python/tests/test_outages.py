@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
+from collections.abc import AsyncIterator
 
 import httpx
 import pytest
@@ -181,6 +183,51 @@ def test_a_stop_is_not_held_up_by_a_settlement_that_is_not_answered(
     asyncio.run(case())
     # The one that was cut short, and a last one.
     assert server.settled == [{"outcome": "ack"}] * 2
+
+
+def test_a_stop_takes_one_lease_at_most_of_a_stream_that_it_could_not_drain() -> None:
+    begun, ready, released = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    calls: Counter[str] = Counter()
+    settled: list[str] = []
+
+    async def first() -> AsyncIterator[bytes]:
+        yield lease_text(7)
+        await begun.wait()
+
+    async def second() -> AsyncIterator[bytes]:
+        await ready.wait()
+        while calls["drain"] < 2 and len(settled) < 5:
+            released.clear()
+            yield lease_text(8)
+            await released.wait()
+        await asyncio.Event().wait()
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        call = request.url.path.split("/")[-1]
+        calls[call] += 1
+        if call == "stream":
+            return httpx.Response(200, content=first() if calls[call] == 1 else second())
+        if call == "drain" and calls[call] == 1:
+            ready.set()
+            return httpx.Response(404, json={"kind": "not_found"})
+        if call == "settle":
+            settled.append(json.loads(request.content)["outcome"])
+            released.set()
+        return httpx.Response(204)
+
+    async def handle(payload: int) -> None:
+        begun.set()
+        await until("it is handed back", lambda: bool(settled))
+        await until("nothing more is", lambda: calls["drain"] == 2 or len(settled) == 5)
+
+    async def case() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
+        client = AsyncClient("http://duly", token="x", namespace="ns", http=http)
+        async with client, running(Worker(client, "q", handle, backoff=QUICK)):
+            await until("it streams again", lambda: calls["stream"] == 2)
+
+    asyncio.run(case())
+    assert settled == ["release", "ack"]
 
 
 UNAVAILABLE = {"problem": {"status": 503, "kind": "unavailable", "title": "", "detail": "away"}}

@@ -67,6 +67,8 @@ export class Worker<T = unknown> {
   /** More leases than there are slots come after a reconnection; they wait here. */
   readonly #waiting = new Set<AbortController>();
   #free: number;
+  #isDrained = false;
+
   constructor(
     readonly queue: string,
     private readonly handler: Handler<T>,
@@ -133,25 +135,33 @@ export class Worker<T = unknown> {
 
   /** Stops: nothing more is sent, and what was sent ends or is handed back. */
   async #endStream(name: string, streaming: Promise<void>): Promise<void> {
+    await this.#drainStream(name);
+    await this.#drain(this.#grace);
+    if (this.#isDrained) await ended(streaming);
+  }
+
+  /** Lets the server send nothing more; a stream that it does not know yet is not drained. */
+  async #drainStream(name: string): Promise<void> {
+    if (this.#isDrained) return;
     try {
       await this.#client.drain(this.queue, name, AbortSignal.timeout(DRAIN_MAX));
+      this.#isDrained = true;
     } catch (error) {
       // The server gives back what is on its way when the connection ends.
       this.#attempt.onError(error);
-      await this.#drain(this.#grace);
-      return;
     }
-    await this.#drain(this.#grace);
-    await ended(streaming);
   }
 
   async #stream(name: string, signal: AbortSignal): Promise<void> {
     // What an earlier stream has sent may have been given back when it ended.
     for (const attempt of this.#running.values()) attempt.checkLease();
+    let undrained = 0;
     const options = { ttr: this.#attempt.ttr, maxInFlight: this.#concurrency, name, signal };
     for await (const lease of this.#client.stream<T>(this.queue, options)) {
       if (this.#stopping.signal.aborted) {
+        await this.#drainStream(name); // or the server would send it again
         await this.#settle(lease, release());
+        if (!this.#isDrained) await pause(pauseAfter((undrained += 1), this.#backoff), signal);
         continue;
       }
       const attempt = new Attempt(this.#client, lease, this.handler, this.#attempt);

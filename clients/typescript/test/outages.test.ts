@@ -9,8 +9,6 @@ import { gate, until } from "./until.js";
 const quick = { onError: (): void => undefined, backoff: { first: 1, longest: 1 } };
 const place = { token: "x", namespace: "ns" };
 
-type Server = Awaited<ReturnType<typeof server>>;
-
 /** A stand-in with one lease, whose streams end when they are drained, and what was settled there. */
 async function server(respond: (call: string, response: ServerResponse, nth: number) => boolean) {
   const settled: unknown[] = [];
@@ -30,7 +28,7 @@ async function server(respond: (call: string, response: ServerResponse, nth: num
   return Object.assign(standing, { settled });
 }
 
-function worker(at: Server, handler: (signal: AbortSignal) => Promise<void>, options: object): Worker {
+function worker(at: { readonly url: string }, handler: (signal: AbortSignal) => Promise<void>, options: object): Worker {
   const client = { url: at.url, ...place };
   return new Worker("q", (_, { signal }) => handler(signal), { client, ...quick, ...options });
 }
@@ -126,6 +124,44 @@ test.for(["hangs", "is away for long"])("a stop is not held up by a settlement w
   await working.stop();
   // The one that was cut short, and a last one.
   expect(at.settled).toEqual([{ outcome: "ack" }, { outcome: "ack" }]);
+});
+
+test("a stop takes one lease at most of a stream that it could not drain", async () => {
+  const settled: string[] = [];
+  let [streams, drains, begun] = [0, 0, 0];
+  let stream: ServerResponse | undefined;
+  await using at = await standIn(async (request, response) => {
+    if (request.url?.includes("/stream?")) {
+      streams += 1;
+      if (streams === 1) streamLease((stream = response), 7);
+      else stream = response.writeHead(200);
+      if (streams === 2) response.flushHeaders();
+      return;
+    }
+    if (request.url?.includes("/drain")) {
+      drains += 1;
+      response.writeHead(drains === 1 ? 404 : 204).end(drains === 1 ? '{"kind": "not_found"}' : undefined);
+      if (drains === 1) streamLease(stream!, 8);
+      return;
+    }
+    let text = "";
+    for await (const part of request) text += String(part);
+    response.writeHead(204).end();
+    if (!request.url?.endsWith("/settle")) return;
+    settled.push((JSON.parse(text) as { outcome: string }).outcome);
+    if (settled.at(-1) === "ack") stream?.end();
+    else if (drains < 2 && settled.length < 5) streamLease(stream!, 8);
+  });
+  const { opened, open } = gate();
+  const working = worker(at, async () => { begun += 1; await opened; }, {});
+  await until(() => begun === 1);
+  stream?.destroy();
+  await until(() => streams === 2);
+  const stopped = working.stop();
+  await until(() => settled.length === 5 || (drains === 2 && settled.length > 0));
+  open();
+  await stopped;
+  expect(settled).toEqual(["release", "ack"]);
 });
 
 const away = { problem: { status: 503, kind: "unavailable", title: "", detail: "away" } };

@@ -73,6 +73,8 @@ class Worker:
         self._backoff = backoff or Backoff()
         self._stopping = asyncio.Event()
         self._name = ""
+        self._is_drained = False
+        self._undrained = 0
         self._slots = asyncio.Semaphore(concurrency)
         self._running: dict[asyncio.Task[None], Attempt] = {}
 
@@ -142,7 +144,7 @@ class Worker:
         )
         async for lease in stream:
             if self._stopping.is_set():
-                await self._settle(lease, release())
+                await self._hand_back(lease)
                 continue
             attempt = Attempt(
                 self.client,
@@ -155,6 +157,14 @@ class Worker:
             task = asyncio.create_task(self._work(attempt))
             self._running[task] = attempt
             task.add_done_callback(self._running.pop)
+
+    async def _hand_back(self, lease: Lease) -> None:
+        """Releases a lease that came after the stop; undrained, the server would send it again."""
+        await self._drain_stream()
+        await self._settle(lease, release())
+        if not self._is_drained:
+            self._undrained += 1
+            await asyncio.sleep(self._backoff.pause(self._undrained))
 
     async def _work(self, attempt: Attempt) -> None:
         """Runs an attempt when there is a slot.
@@ -205,15 +215,21 @@ class Worker:
 
     async def _end_stream(self, streaming: asyncio.Task[None], grace: float) -> None:
         """Stops: nothing more is sent, and what was sent ends or is handed back."""
+        await self._drain_stream()
+        await self._drain(grace)
+        if self._is_drained:
+            await asyncio.wait({streaming}, timeout=DRAIN_MAX)
+
+    async def _drain_stream(self) -> None:
+        """Lets the server send nothing more; a stream that it does not know yet is not drained."""
+        if self._is_drained:
+            return
         try:
             await asyncio.wait_for(self.client.drain(self.queue, self._name), DRAIN_MAX)
+            self._is_drained = True
         except (ProblemError, ConnectionFailed, asyncio.TimeoutError) as error:
             # The server gives back what is on its way when the connection ends.
             log.warning("stream of %s not drained: %r", self.queue, error)
-            await self._drain(grace)
-            return
-        await self._drain(grace)
-        await asyncio.wait({streaming}, timeout=DRAIN_MAX)
 
     async def _drain(self, grace: float) -> None:
         """Waits for the handlers that run; cancels those that take longer than the grace period."""
