@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -293,6 +294,30 @@ def test_the_asyncio_client_does_the_same(duly_server: TestServer, place: Place)
                 await client.get("close", pushed.id)
 
     asyncio.run(case())
+
+
+def test_a_process_that_has_forked_shares_no_connection(place: Place) -> None:
+    app = App(**place)
+    task = app.task(queue="q")(print)
+    assert app.client.push("q", 0).duplicate is False  # a connection is open
+
+    def own(name: str) -> bool:
+        """Returns whether each push and each look-up has its own response."""
+        pushed = [task.push(f"{name}{number}") for number in range(50)]
+        found = [app.client.get("q", event.id).payload() for event in pushed]
+        return found == [f"{name}{number}" for number in range(50)]
+
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if own("child") else 2
+        finally:
+            os._exit(code)
+    parent = own("parent")
+    assert os.waitpid(child, 0)[1] == 0
+    assert parent
+    app.close()
 
 
 def test_a_clock_that_is_not_manual_is_not_moved(lasting_server: TestServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from types import TracebackType
@@ -34,7 +35,8 @@ class Client:
         self.options = Options.of(url, token, namespace)
         self._timeout = timeout
         self._owns_http = http is None
-        self._http = http or httpx.Client(timeout=timeout)
+        self._used_http = http or httpx.Client(timeout=timeout)
+        self._process = os.getpid()
 
     def __enter__(self) -> Client:
         return self
@@ -46,6 +48,14 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def _http(self) -> httpx.Client:
+        """The connections: after a fork other ones, as two processes cannot share a connection."""
+        if self._owns_http and self._process != os.getpid():
+            self._used_http = httpx.Client(timeout=self._timeout)
+            self._process = os.getpid()
+        return self._used_http
 
     def close(self) -> None:
         """Closes the connections."""
