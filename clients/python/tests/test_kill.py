@@ -80,6 +80,12 @@ def test_nothing_is_lost_when_the_server_is_killed(lasting_server: TestServer) -
         assert [stats[state] for state in ("scheduled", "ready", "leased", "dead")] == [0, 0, 0, 0]
 
 
+def environment_of(server: TestServer) -> dict[str, str]:
+    """Returns the environment of a program that uses a server."""
+    place = {"URL": server.url, "TOKEN": server.token, "NAMESPACE": server.namespace}
+    return {**os.environ, **{f"DULY_{name}": value for name, value in place.items()}}
+
+
 PROGRAM = """
 import duly, sys, time
 app = duly.App()
@@ -98,12 +104,9 @@ print("stopped", flush=True)
 def test_a_program_that_is_told_to_stop_ends_what_it_has_begun(lasting_server: TestServer) -> None:
     with lasting_server.client() as client:
         pushed = client.push("q", 1)
-        place = {"URL": lasting_server.url, "TOKEN": lasting_server.token}
-        place["NAMESPACE"] = lasting_server.namespace
-        environment = {**os.environ, **{f"DULY_{name}": value for name, value in place.items()}}
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM],
-            env=environment,
+            env=environment_of(lasting_server),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -118,3 +121,42 @@ def test_a_program_that_is_told_to_stop_ends_what_it_has_begun(lasting_server: T
         assert process.stdout.readline() == "stopped\n"
         assert process.wait() == 0
         assert client.explain("q", pushed.id)["state"] == "done"
+
+
+STUCK = """
+import asyncio, duly, threading
+
+def work(payload: int) -> None:
+    print("begun", flush=True)
+    threading.Event().wait()
+
+async def main() -> None:
+    async with duly.AsyncClient() as client:
+        await duly.Worker(client, "q", work, grace=0).run(signals=True)
+
+asyncio.run(main())
+print("stopped", flush=True)
+"""
+
+
+def test_a_program_that_is_told_to_stop_waits_for_no_thread_for_ever(
+    lasting_server: TestServer,
+) -> None:
+    with lasting_server.client() as client:
+        client.push("q", 1)
+        process = subprocess.Popen(
+            [sys.executable, "-c", STUCK],
+            env=environment_of(lasting_server),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.stdout.readline() == "stopped\n"
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+        (lease,) = client.lease("q", wait=8)
+        assert lease.attempt == 1

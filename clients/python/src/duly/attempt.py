@@ -9,7 +9,7 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from .errors import ConnectionFailed, LeaseLostError, NotFoundError, ProblemErro
 from .messages import Lease
 from .payloads import PayloadError
 from .settlements import Outcome, Settlement, ack, bury, retry
+from .threads import Threads
 
 log = logging.getLogger("duly")
 
@@ -89,14 +90,14 @@ class Attempt:
         *,
         ttr: float,
         timeout: float | None,
-        executor: Executor,
+        threads: Threads,
     ) -> None:
         self.lease = lease
         self._client = client
         self._handler = handler
         self._ttr = ttr
         self._timeout = timeout
-        self._executor = executor
+        self._threads = threads
         self.settlement: Settlement | None = None
         """How its handler has ended, unless it failed as it was told to end."""
         self._context = Context(lease)
@@ -196,7 +197,7 @@ class Attempt:
         if self._handler.is_async:
             result = self._handler.function(*arguments)
         else:
-            self._thread = self._executor.submit(self._run, arguments)
+            self._thread = self._threads.submit(self._run, arguments)
             result = await asyncio.wrap_future(self._thread)
         if inspect.isawaitable(result):  # also of a function around an `async def`
             result = await result

@@ -8,7 +8,6 @@ import logging
 import signal
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .attempt import Attempt, Handler
@@ -25,6 +24,7 @@ from .errors import (
 from .messages import Lease
 from .protocol import IN_FLIGHT_MAX
 from .settlements import Settlement, ack, release
+from .threads import Threads
 
 log = logging.getLogger("duly")
 
@@ -91,25 +91,25 @@ class Worker:
         handled = (signal.SIGTERM, signal.SIGINT) if signals else ()
         for number in handled:
             loop.add_signal_handler(number, self.stop)
-        executor = ThreadPoolExecutor(self._concurrency, thread_name_prefix="duly")
+        threads = Threads()
         try:
-            await self._receive(executor)
+            await self._receive(threads)
         finally:
             for number in handled:
                 loop.remove_signal_handler(number)
             self._stopping.set()
             await self._cancel_all()
             # A handler in a thread that ignores `Context.lost` is left to itself.
-            executor.shutdown(wait=False, cancel_futures=True)
+            threads.close()
 
-    async def _receive(self, executor: ThreadPoolExecutor) -> None:
+    async def _receive(self, threads: Threads) -> None:
         """Streams leases, and again after a pause when the connection ends, until it is stopped."""
         loop = asyncio.get_running_loop()
         failures = 0
         while not self._stopping.is_set():
             begun = loop.time()
             self._name = uuid.uuid4().hex
-            streaming = asyncio.create_task(self._stream(executor))
+            streaming = asyncio.create_task(self._stream(threads))
             stopped = asyncio.create_task(self._stopping.wait())
             try:
                 await asyncio.wait({streaming, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -135,7 +135,7 @@ class Worker:
                     await asyncio.wait_for(self._stopping.wait(), self._backoff.pause(failures))
         await self._drain(self._grace)
 
-    async def _stream(self, executor: ThreadPoolExecutor) -> None:
+    async def _stream(self, threads: Threads) -> None:
         # What an earlier stream has sent may have been given back when it ended.
         for attempt in self._running.values():
             attempt.check_lease()
@@ -152,7 +152,7 @@ class Worker:
                 self._handler,
                 ttr=self._ttr,
                 timeout=self._timeout,
-                executor=executor,
+                threads=threads,
             )
             task = asyncio.create_task(self._work(attempt))
             self._running[task] = attempt
