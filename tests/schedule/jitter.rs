@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly::schedule::OverlapPolicy;
+use duly::schedule::{OverlapPolicy, ScheduleOptions};
 use duly::testing::TestBus;
 use duly::time::Timestamp;
 
@@ -89,6 +89,39 @@ async fn a_pause_takes_back_what_waits_for_its_jitter_and_nothing_runs_twice() {
         let runs = runs(&seen);
         assert!(runs.values().all(|runs| *runs == 1), "{runs:?}");
         assert!(runs.len() >= before + 30, "{runs:?}");
+    }
+}
+
+/// What waits for its jitter stays where it is when the queue is changed, however often.
+#[tokio::test(start_paused = true)]
+async fn a_pause_and_a_removal_take_back_what_waits_in_the_queues_of_earlier_options() {
+    for (removes, changes) in [(true, 1), (false, 1), (true, 3), (false, 3)] {
+        let (bus, seen) = spread_widely().await;
+        let queues: Vec<_> = (0..changes)
+            .map(|change| format!("other-{change}"))
+            .collect();
+        for queue in &queues {
+            let other = ScheduleOptions::new(queue, "every 1h").unwrap();
+            let other = other.jitter(HOUR * 12).unwrap();
+            bus.schedules().set("hourly", other).await.unwrap();
+            bus.settle().await;
+            bus.advance(HOUR * 3 / 2).await;
+        }
+        if removes {
+            bus.schedules().remove("hourly").await.unwrap();
+        } else {
+            bus.schedules().pause("hourly").await.unwrap();
+        }
+        bus.settle().await;
+        let what = format!("removes: {removes}, changes: {changes}");
+        for queue in queues.iter().map(String::as_str).chain(["report"]) {
+            let stats = bus.stats(queue).await.unwrap();
+            assert_eq!(stats.scheduled, 0, "{what}, {queue}");
+        }
+        let leased = bus.stats("report").await.unwrap().leased;
+        let before = instants(&seen, "hourly").len() + leased;
+        bus.advance(DAY).await;
+        assert_eq!(instants(&seen, "hourly").len(), before, "{what}");
     }
 }
 

@@ -17,6 +17,7 @@ mod random;
 mod replayed;
 mod runs;
 mod stops;
+mod successive;
 mod texts;
 mod trouble;
 mod zones;

@@ -11,7 +11,7 @@ use crate::bus::schedules::history::{cancel, is_cancelled};
 use crate::bus::schedules::link::{Link, PushedOccurrences, bucket_of};
 use crate::bus::schedules::links::Links;
 use crate::bus::schedules::occurrence_options::OccurrenceOptions;
-use crate::bus::schedules::waiting::{cancel_waiting, note_waiting, waits};
+use crate::bus::schedules::waiting::{cancel_waiting, left_places, note_waiting, waits};
 use crate::bus::schedules::written::{Look, LookWrites, Pushes, ended_of};
 use crate::core::op::{Snapshot, StoreOp};
 use crate::error::{Error, Result};
@@ -74,6 +74,7 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
         // repeated may find another number of buckets.
         let bucket = bucket_of(&link.name, inner.buckets(queue, &inner.options(queue)));
         let last = (link.progress.last, link.last.clone());
+        link.left = left_places(inner, &link, now).await?;
         link.pushed = PushedOccurrences::none((queue.clone(), bucket), link.applied, last);
         return LookWrites::next(&links, link, Some(now)).await;
     }

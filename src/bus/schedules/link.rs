@@ -52,6 +52,9 @@ pub(super) struct Link {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) former_queue_options: Option<OccurrenceOptions>,
     pub(super) pushed: PushedOccurrences,
+    /// The places of earlier options in which occurrences wait for their jitter, those left last last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) left: Vec<LeftPlace>,
     /// The event of the last occurrence that was to run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last: Option<LastEvent>,
@@ -83,6 +86,21 @@ pub(super) struct PushedOccurrences {
     /// Its event, if it was pushed under an earlier change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) before_event: Option<LastEvent>,
+}
+
+/// A place that a schedule does not push to any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LeftPlace {
+    pub(super) queue: QueueName,
+    pub(super) bucket: u16,
+    /// When the last occurrence that waits there is due.
+    pub(super) until: Timestamp,
+}
+
+impl LeftPlace {
+    pub(super) fn place(&self) -> BucketKey {
+        BucketKey::new(self.queue.clone(), BucketId(self.bucket))
+    }
 }
 
 /// Where the event of an occurrence lies.
@@ -155,6 +173,7 @@ impl Link {
                 1,
                 (None, None),
             ),
+            left: Vec::new(),
             last: None,
             paused: None,
             withdraws: false,
@@ -164,7 +183,8 @@ impl Link {
         }
     }
 
-    /// Gives it other options from `now` on; one that was removed begins anew, and so does one whose
+    /// Gives it other options from `now` on, or since an earlier change of which nothing was carried
+    /// out; one that was removed begins anew, and so does one whose
     /// recurrence is not known here, of which nothing is left then. `known`: the options of their queue,
     /// where its handler is known.
     pub(super) fn set_options(
@@ -176,9 +196,10 @@ impl Link {
         let known = known.or_else(|| self.noted_for(options.queue()));
         let known_before = std::mem::replace(&mut self.queue_options, known);
         let before = std::mem::replace(&mut self.options, options);
-        // Of two changes that nobody has carried out, the first never held.
+        // Of changes that nobody has carried out, the last one holds since the first.
         if self.former.is_none() {
             self.former_queue_options = known_before;
+            self.since = now;
         }
         let is_unknown = self
             .former
@@ -193,8 +214,8 @@ impl Link {
         if was_removed || is_unknown {
             self.progress.through = self.progress.through.max(now);
             self.progress.missed = 0;
+            self.since = now;
         }
-        self.since = now;
         self.change += 1;
     }
 

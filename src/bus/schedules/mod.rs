@@ -219,7 +219,8 @@ impl Schedules {
     }
 
     /// Makes a schedule, or gives the one of this name other options. Its first occurrence is the
-    /// first instant from now on; a paused one stays paused.
+    /// first instant from now on, or from an earlier change on that still waits to be carried out; a
+    /// paused one stays paused.
     ///
     /// # Errors
     ///

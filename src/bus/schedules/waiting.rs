@@ -10,18 +10,22 @@ use futures_util::TryStreamExt;
 use crate::bus::fan_out::as_they_come;
 use crate::bus::inner::Inner;
 use crate::bus::schedules::history::cancel;
-use crate::bus::schedules::link::Link;
+use crate::bus::schedules::link::{LeftPlace, Link};
 use crate::core::op::{BATCH_MAX, PeekBy, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, Occurrence, State};
 use crate::time::Timestamp;
 
+/// The most places that are noted as left: one whose queue is changed more often within its jitter
+/// forgets the earliest.
+const LEFT_MAX: usize = 16;
 /// What is due within this time counts as under way.
 const NEARLY_DUE: Duration = Duration::from_secs(1);
 
 /// An occurrence that waits.
 struct Waiting {
     id: EventId,
+    due: Timestamp,
     occurrence: Occurrence,
 }
 
@@ -32,7 +36,7 @@ pub(super) async fn note_waiting(
     link: &mut Link,
     now: Timestamp,
 ) -> Result<()> {
-    let waiting = waiting(inner, link, now).await?;
+    let waiting = waiting(inner, (link, &link.pushed.place()), now).await?;
     let of_change = waiting.into_iter().filter(|one| {
         let instant = one.occurrence.instant;
         one.id == link.id_of(&link.pushed, instant) && !link.pushed.ahead.contains(&instant)
@@ -62,12 +66,42 @@ pub(super) async fn note_waiting(
     Ok(())
 }
 
-/// Cancels those that are left; they do not come back.
-pub(super) async fn cancel_waiting(inner: &Arc<Inner>, link: &Link, now: Timestamp) -> Result<()> {
+/// The places in which occurrences wait for their jitter when the schedule pushes to another one from
+/// now on.
+pub(super) async fn left_places(
+    inner: &Arc<Inner>,
+    link: &Link,
+    now: Timestamp,
+) -> Result<Vec<LeftPlace>> {
     let place = link.pushed.place();
-    let waiting = waiting(inner, link, now).await?.into_iter();
-    let cancels = waiting.map(|one| cancel(inner, &place, one.id));
-    as_they_come(cancels).try_for_each(async |_| Ok(())).await
+    let waiting = waiting(inner, (link, &place), now).await?;
+    let until = waiting.iter().map(|one| one.due).max();
+    let earlier = link.left.iter();
+    let earlier = earlier.filter(|left| left.until > now && left.place() != place);
+    let mut left: Vec<_> = earlier.cloned().collect();
+    left.extend(until.map(|until| LeftPlace {
+        queue: place.queue,
+        bucket: place.bucket.0,
+        until,
+    }));
+    left.drain(..left.len().saturating_sub(LEFT_MAX));
+    Ok(left)
+}
+
+/// Cancels those that are left, also in places of earlier options; they do not come back.
+pub(super) async fn cancel_waiting(
+    inner: &Arc<Inner>,
+    link: &mut Link,
+    now: Timestamp,
+) -> Result<()> {
+    let left = std::mem::take(&mut link.left);
+    let places = left.iter().map(LeftPlace::place);
+    for place in places.chain([link.pushed.place()]) {
+        let waiting = waiting(inner, (link, &place), now).await?.into_iter();
+        let cancels = waiting.map(|one| cancel(inner, &place, one.id));
+        as_they_come(cancels).try_for_each(async |_| Ok(())).await?;
+    }
+    Ok(())
 }
 
 /// Returns whether an occurrence waits, and will for a moment longer.
@@ -85,13 +119,16 @@ fn is_waiting(found: &Snapshot, now: Timestamp) -> bool {
     found.state == State::Scheduled && found.tries == 0 && found.due.since(now) > NEARLY_DUE
 }
 
-/// The occurrences of a schedule whose instants have passed, and that wait, where it pushes to now.
-async fn waiting(inner: &Arc<Inner>, link: &Link, now: Timestamp) -> Result<Vec<Waiting>> {
-    let (place, mut from) = (link.pushed.place(), None);
-    let mut all = Vec::new();
+/// The occurrences of a schedule whose instants have passed, and that wait, in a place.
+async fn waiting(
+    inner: &Arc<Inner>,
+    (link, place): (&Link, &BucketKey),
+    now: Timestamp,
+) -> Result<Vec<Waiting>> {
+    let (mut all, mut from) = (Vec::new(), None);
     loop {
         let peek = StoreOp::peek(PeekBy::Key(link.name.clone()), from, BATCH_MAX);
-        let page = inner.apply(&place, peek).await?;
+        let page = inner.apply(place, peek).await?;
         let waiting = page.events.iter().filter(|event| is_waiting(event, now));
         all.extend(waiting.filter_map(|event| {
             let occurrence = Occurrence::of_headers(&event.body.as_ref()?.headers)?;
@@ -99,6 +136,7 @@ async fn waiting(inner: &Arc<Inner>, link: &Link, now: Timestamp) -> Result<Vec<
             let is_ours = occurrence.schedule == link.name && !event.id.tells_time();
             (is_ours && occurrence.instant <= now).then_some(Waiting {
                 id: event.id,
+                due: event.due,
                 occurrence,
             })
         }));
