@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use duly::prelude::*;
 use duly::schedule::{MissedPolicy, OverlapPolicy, ScheduleOptions};
 use duly::time::Timestamp;
 

@@ -864,8 +864,8 @@ export interface components {
             contains?: string | null;
             /**
              * Format: int64
-             * @description For `reschedule`: due so long from now, in milliseconds, so with each page later: `due_ms` gives
-             *     all of them one time. Excludes `due_ms`.
+             * @description For `reschedule`: due so long after the first request of the sweep, in milliseconds; `after`
+             *     keeps that time. Excludes `due_ms`.
              * @example 60000
              */
             delay_ms?: number | null;
