@@ -37,6 +37,21 @@ pub(super) async fn ends(bus: &Bus) -> Ends {
     }
 }
 
+/// Reads the instants of a schedule that were run in a queue; of an instant that was run twice both.
+pub(super) async fn instants_of(bus: &Bus, queue: &str, schedule: &str) -> Vec<Timestamp> {
+    let (mut instants, mut after) = (Vec::new(), None);
+    loop {
+        let records = bus.records().queue(queue).key(schedule);
+        let page = records.limit(1_000).after(after).page().await.unwrap();
+        let run = page.items.iter().filter(|it| it.outcome == Outcome::Acked);
+        instants.extend(run.map(|record| record.due));
+        after = page.next;
+        if after.is_none() {
+            return instants;
+        }
+    }
+}
+
 /// Checks that no instant is two events, and that each from `began` to `until` is one.
 pub(super) fn check(
     what: &str,

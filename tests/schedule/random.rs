@@ -19,6 +19,7 @@ use fastrand::Rng;
 
 use super::calendar::{StepClock, check, ends};
 use super::runs::{Seen, builder, options};
+use super::successive::{MOVES, Moves, with_other};
 use crate::faulty::{Fault, Faulty};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -54,25 +55,34 @@ struct World {
     wrong_us: Vec<i64>,
     /// One call of so many meets with a fault.
     trouble: Option<u64>,
+    /// A bus that carries nothing out, and meets with no trouble.
+    setup: TestBus,
+    moves: Moves,
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    async fn new(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
         fastrand::seed(seed); // of what buses draw
         let clock = StepClock::new();
         let near = MemoryStore::with_clock(Arc::clone(&clock) as _).shared();
+        let near: Arc<dyn Store> = Arc::new(near);
         let wrong_us = (0..NODES).map(|_| random.i64(-5_000_000..=5_000_000));
         let wrong_us: Vec<_> = wrong_us.collect();
         let trouble = random.bool().then(|| random.u64(10..200));
+        let setup = Bus::builder().publish_only();
+        let setup = setup.shared_store(Arc::clone(&near));
+        let setup = TestBus::start_on(Arc::clone(&clock.right), setup).await;
         Self {
             random,
             clock,
-            near: Arc::new(near),
+            near,
             seen: Seen::default(),
             nodes: (0..NODES).map(|_| None).collect(),
             wrong_us,
             trouble,
+            setup: setup.unwrap(),
+            moves: Moves::default(),
         }
     }
 
@@ -90,7 +100,7 @@ impl World {
         } else {
             schedules()
         };
-        let mut bus = builder(&self.seen, &declared);
+        let mut bus = with_other(builder(&self.seen, &declared));
         if node == SERVER {
             bus = Bus::builder().publish_only().run_schedules(true);
             for (name, options) in declared {
@@ -133,11 +143,23 @@ impl World {
         (from..from + NODES).find_map(|node| self.nodes[node % NODES].as_ref())
     }
 
+    /// The schedule that moves does so, in half of the cases while it is paused.
+    async fn moves(&mut self) {
+        if self.random.bool() {
+            self.setup.schedules().pause(MOVES).await.unwrap();
+        }
+        let now = self.clock.right.now();
+        self.moves.make(&self.setup, now).await;
+    }
+
     /// Somebody changes a schedule by a node; that may fail, and be done all the same.
     async fn change(&mut self) {
         let all = schedules();
         let (name, options) = all[self.random.usize(..all.len())].clone();
-        let (what, year) = (self.random.u32(..6), 1970 + self.random.u16(..50));
+        if self.random.u32(..4) == 0 {
+            return self.moves().await;
+        }
+        let (what, year) = (self.random.u32(..7), 1970 + self.random.u16(..50));
         let buckets = self.random.u16(1..9);
         let Some(node) = self.any() else {
             return;
@@ -151,7 +173,8 @@ impl World {
                 }
                 2 => schedules.pause(name).await,
                 3 => schedules.resume(name).await,
-                4 => node.bus.set_buckets("report", Some(buckets)).await,
+                4 => schedules.resume(MOVES).await,
+                5 => node.bus.set_buckets("report", Some(buckets)).await,
                 _ => schedules.run_now("by-hand").await.map(|_| ()),
             }
         };
@@ -184,18 +207,15 @@ fn other_build() -> Vec<(&'static str, ScheduleOptions)> {
 
 async fn run(seed: u64) {
     let what = format!("DULY_SCHEDULE_SEED={seed}");
-    let mut world = World::new(seed);
-    let setup = Bus::builder()
-        .publish_only()
-        .shared_store(Arc::clone(&world.near));
-    let setup = TestBus::start_on(Arc::clone(&world.clock.right), setup).await;
-    let setup = setup.unwrap();
+    let mut world = World::new(seed).await;
     for (name, options) in schedules() {
-        setup.schedules().set(name, options).await.unwrap();
+        world.setup.schedules().set(name, options).await.unwrap();
     }
     let rare = options("0 0 1 1 *");
-    setup.schedules().set("by-hand", rare).await.unwrap();
+    let setup = world.setup.schedules();
+    setup.set("by-hand", rare).await.unwrap();
     let began = world.clock.right.now();
+    world.moves.make(&world.setup, began).await;
     world.start(1).await;
     for _ in 0..24 {
         world.happens().await;
@@ -209,13 +229,15 @@ async fn run(seed: u64) {
     }
     world.start(2).await;
     let last = world.nodes[2].take().unwrap();
-    for (name, _) in schedules() {
+    let names = schedules().into_iter().map(|(name, _)| name);
+    for name in names.chain([MOVES]) {
         last.bus.schedules().resume(name).await.unwrap();
     }
     last.bus.advance(MINUTE * 3).await;
     let ended = world.clock.right.now();
     last.bus.advance(MINUTE * 2).await;
     check(&what, &ends(&last.bus).await, &schedules(), (began, ended));
+    world.moves.check(&what, &last.bus, ended).await;
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -1,15 +1,19 @@
 //! Occurrences: each instant is one event, on time, on the virtual clock.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use duly::event::Occurrence;
 use duly::prelude::*;
+use duly::records::Outcome;
 use duly::schedule::{MissedPolicy, OverlapPolicy, Recurrence, ScheduleOptions};
-use duly::store::{DedupWindow, MemoryStore};
+use duly::store::{DedupWindow, MemoryStore, Store};
 use duly::testing::{TestBus, VirtualClock};
 use duly::time::Timestamp;
 use duly::{BusBuilder, State};
+
+use crate::faulty::Faulty;
 
 /// What a handler was called with, and when.
 pub(super) type Seen = Arc<Mutex<Vec<(Occurrence, Duration)>>>;
@@ -201,4 +205,50 @@ async fn an_occurrence_by_hand_that_the_store_does_not_take_is_an_error() {
     bus.schedules().run_now("daily").await.unwrap();
     bus.settle().await;
     assert_eq!(instants(&seen, "daily").len(), 2);
+}
+
+/// Takes longer than from an instant to the next.
+#[delay_event(queue = "slow", timeout = "5m", register = false)]
+async fn slow(event: Event<u64>, runs: State<Arc<Mutex<Vec<u64>>>>) -> Result<(), Failure> {
+    runs.lock().unwrap().push(event.payload);
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    Ok(())
+}
+
+/// The clock of the process that decides so is ahead of that of the store.
+#[tokio::test(start_paused = true)]
+async fn what_is_passed_over_is_recorded_and_comes_to_no_handler() {
+    for ahead in [
+        Duration::ZERO,
+        Duration::from_millis(1),
+        Duration::from_secs(5),
+    ] {
+        let clock = Arc::new(VirtualClock::new());
+        let near = MemoryStore::with_clock(Arc::clone(&clock) as _).shared();
+        let near: Arc<dyn Store> = Arc::new(near);
+        let way = Faulty::to(&near);
+        way.ahead_us
+            .store(ahead.as_micros() as u64, Ordering::Relaxed);
+        let options = ScheduleOptions::new("slow", "every 1m").unwrap();
+        let options = options.payload(&7).unwrap().overlap(OverlapPolicy::Skip);
+        let server = Bus::builder().publish_only().run_schedules(true);
+        let server = server.schedule("often", options).shared_store(way as _);
+        let server = TestBus::start_on(Arc::clone(&clock), server).await.unwrap();
+        let runs = Arc::<Mutex<Vec<u64>>>::default();
+        let node = Bus::builder().register(slow {}).state(Arc::clone(&runs));
+        let node = node.shared_store(near).run_schedules(false);
+        let node = TestBus::start_on(clock, node).await.unwrap();
+        node.advance(Duration::from_secs(3_600)).await;
+        let runs = runs.lock().unwrap().clone();
+        assert!(runs.len() >= 25, "{ahead:?}: {runs:?}");
+        assert!(runs.iter().all(|payload| *payload == 7), "{ahead:?}");
+        let records = node.records().queue("slow").limit(1_000).page().await;
+        let records = records.unwrap().items.into_iter();
+        let ends: Vec<_> = records.map(|record| record.outcome).collect();
+        let expired = ends.iter().filter(|end| **end == Outcome::Expired).count();
+        assert!(expired >= 25, "{ahead:?}: {ends:?}");
+        let other = |end: &&Outcome| !matches!(**end, Outcome::Expired | Outcome::Acked);
+        assert_eq!(ends.iter().find(other), None, "{ahead:?}");
+        drop(server);
+    }
 }

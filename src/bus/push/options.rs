@@ -6,7 +6,7 @@ use crate::codec::Codec;
 use crate::core::op::Unique;
 use crate::event::{EventId, Headers, LatePolicy};
 use crate::store::Durability;
-use crate::time::When;
+use crate::time::{Timestamp, When};
 
 /// The options of an event, apart from its payload; `None`: that of its queue.
 #[derive(Debug, Default)]
@@ -18,6 +18,8 @@ pub(in crate::bus) struct EventOptions {
     pub(in crate::bus) unique_for: Option<Duration>,
     pub(in crate::bus) attempts: Option<u16>,
     pub(in crate::bus) expires_after: Option<Duration>,
+    /// A time instead of a span, which does not depend on the clock of this process.
+    pub(in crate::bus) expires: Option<Timestamp>,
     pub(in crate::bus) late: Option<LatePolicy>,
     pub(in crate::bus) spread: Option<Duration>,
     pub(in crate::bus) headers: Headers,

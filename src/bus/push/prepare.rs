@@ -108,7 +108,9 @@ impl QueueHandle {
             keeps_payload: options.keep_payload.unwrap_or(self.options.keep_payload),
             key: options.key,
             unique,
-            expires: options.expires_after.map(|span| now + span),
+            expires: options
+                .expires
+                .or_else(|| options.expires_after.map(|span| now + span)),
             late: options.late.unwrap_or(self.options.late),
             headers: options.headers,
             ..Envelope::new(place.id, self.name.clone(), payload)

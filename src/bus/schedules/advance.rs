@@ -68,8 +68,9 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
     if link.removed {
         return Ok(LookWrites::default());
     }
-    let queue = link.options.queue();
-    if link.former.is_none() && link.pushed.queue != *queue {
+    // Also of options that were replaced before their queue was noted, and have instants to make up for.
+    let queue = link.former.as_ref().unwrap_or(&link.options).queue();
+    if link.pushed.queue != *queue {
         // Where its occurrences go is noted before the first of them is pushed: a look that is
         // repeated may find another number of buckets.
         let bucket = bucket_of(&link.name, inner.buckets(queue, &inner.options(queue)));

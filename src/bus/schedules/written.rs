@@ -168,7 +168,8 @@ async fn push(
     }
     let event = EventOptions {
         late: late.or(is_skipped.then_some(LatePolicy::Deliver)),
-        expires_after: is_skipped.then_some(Duration::ZERO),
+        // Also where the clock of this process is ahead: no handler gets it.
+        expires: is_skipped.then_some(instant),
         spread: Some(Duration::ZERO),
         keep_payload: is_skipped.then_some(true),
         ..event
