@@ -65,7 +65,7 @@ fn calls(nodes: usize, events: u64, span_us: u64) -> f64 {
 #[test]
 fn many_nodes_ask_hardly_more_than_one() {
     let [one, twenty] = [1, 20].map(|nodes| {
-        let more = calls(nodes, 15_000, 250_000) - calls(nodes, 7_500, 125_000);
+        let more = calls(nodes, 22_500, 375_000) - calls(nodes, 15_000, 250_000);
         more / 7_500.0
     });
     eprintln!("calls an event: {one:.3} of one node, {twenty:.3} of twenty");
