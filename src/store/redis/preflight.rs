@@ -64,10 +64,15 @@ pub(super) async fn check(
     clock: &dyn Clock,
 ) -> Result<ServerFacts> {
     let has_waitaof = |version: Version| version >= WAITS_FOR_DISK;
-    let knows_waitaof = knows(link, WAITAOF).await;
-    let needs = |oldest: Option<Version>| Needs {
-        values: VALUES,
-        permissions: permissions(prefix, oldest.map_or(knows_waitaof, has_waitaof)),
+    let needs = |oldest: Option<Version>| async move {
+        let has_waitaof = match oldest {
+            Some(version) => has_waitaof(version),
+            None => knows(link, WAITAOF).await,
+        };
+        Needs {
+            values: VALUES,
+            permissions: permissions(prefix, has_waitaof),
+        }
     };
     let servers = preflight::check(link, target, needs).await?;
     let durability = durability(link, &servers.infos).await;

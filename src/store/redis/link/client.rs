@@ -89,11 +89,11 @@ impl Client {
             optional: Vec::new(),
             untested: &[],
         };
-        let needs = |_| Needs {
+        let needs = Needs {
             values: options.values,
             permissions,
         };
-        preflight::check(&link, target, needs).await?;
+        preflight::check(&link, target, |_| std::future::ready(needs)).await?;
         Ok(Self { link, prefix })
     }
 

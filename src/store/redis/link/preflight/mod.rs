@@ -45,11 +45,14 @@ pub(in crate::store::redis) struct ServerFacts {
 /// [`Invalid`](ErrorKind::Invalid) when the servers are too old, evict keys, or deny a needed
 /// permission; [`Unavailable`](ErrorKind::Unavailable) when a slot of a cluster is not served, or the
 /// servers cannot be queried.
-pub(in crate::store::redis) async fn check(
+pub(in crate::store::redis) async fn check<F>(
     link: &ManagedConnection,
     target: &Target,
-    needs: impl FnOnce(Option<Version>) -> Needs + Send,
-) -> Result<ServerFacts> {
+    needs: impl FnOnce(Option<Version>) -> F + Send,
+) -> Result<ServerFacts>
+where
+    F: Future<Output = Needs> + Send,
+{
     let is_cluster = matches!(target.place, Place::Cluster(_));
     if is_cluster {
         every_slot_is_served(link, target).await?;
@@ -63,7 +66,7 @@ pub(in crate::store::redis) async fn check(
         }
     }
     let oldest = infos.as_ref().ok().and_then(|infos| oldest(infos));
-    let needs = needs(oldest);
+    let needs = needs(oldest).await;
     let has_optional = rights::check(link, target, needs.permissions).await?;
     let infos = infos?;
     for info in &infos {
