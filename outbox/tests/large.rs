@@ -147,7 +147,8 @@ async fn a_large_row_is_passed_without_a_read_of_those_behind_it() {
         let passed = ROWS - database.number(backlog.left()).await;
         let each = reads / passed / PAGES;
         println!("{backlog:?}: {passed} rows, each was read {each} times");
-        assert!(each < 25, "{backlog:?}: {reads} reads for {passed} rows");
+        // Polls read a little, too; a read of all those behind it would be 64 and more.
+        assert!(each < 50, "{backlog:?}: {reads} reads for {passed} rows");
         assert_eq!(database.number(REFUSED).await, 0);
     }
 }
