@@ -145,10 +145,11 @@ async fn a_large_row_is_passed_without_a_read_of_those_behind_it() {
         relay.stop().await;
         let reads = reads() - before;
         let passed = ROWS - database.number(backlog.left()).await;
-        let each = reads / passed / PAGES;
+        // Of deferred rows all are read once, when the relay ends and gives its claims back.
+        let at_the_end = i64::from(matches!(backlog, Backlog::Deferred)) * ROWS * PAGES;
+        let each = (reads - at_the_end) / passed / PAGES;
         println!("{backlog:?}: {passed} rows, each was read {each} times");
-        // Polls read a little, too; a read of all those behind it would be 64 and more.
-        assert!(each < 50, "{backlog:?}: {reads} reads for {passed} rows");
+        assert!(each < 25, "{backlog:?}: {reads} reads for {passed} rows");
         assert_eq!(database.number(REFUSED).await, 0);
     }
 }
