@@ -11,6 +11,7 @@ mod file;
 mod local;
 mod own_file;
 mod remote;
+mod remote_time;
 mod version;
 
 use std::fmt;

@@ -1,12 +1,13 @@
 //! The shared state of many processes: hashes in a Redis, all in one slot of a cluster.
 
 use std::cmp::Reverse;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use duly::__server::redis::{Client, ClientOptions, ClientScript, Cmd, FromRedisValue, cmd, pipe};
+use duly::time::Timestamp;
 
+use super::remote_time::TimeAhead;
 use super::{AUDIT_MAX, AuditLine, Call, Result, StateError, Table, Trail, Window};
 use crate::clock;
 
@@ -103,7 +104,7 @@ static ADD_LINE: LazyLock<ClientScript> = LazyLock::new(|| {
 #[derive(Clone, Debug)]
 pub(super) struct RemoteState {
     client: Client,
-    ahead_ms: Arc<AtomicI64>,
+    ahead: Arc<TimeAhead>,
 }
 
 impl RemoteState {
@@ -111,7 +112,7 @@ impl RemoteState {
         let client = Client::open(url, OPTIONS).await.map_err(failed)?;
         Ok(Self {
             client,
-            ahead_ms: Arc::default(),
+            ahead: Arc::default(),
         })
     }
 
@@ -163,17 +164,18 @@ impl RemoteState {
         read.cmd("GET").arg(&key);
         read.cmd("TIME");
         let read = self.client.read_all(self.client.master_of(&key), &read);
+        let asked = clock::now();
         let read: (Option<u64>, (u64, u64)) = read.await.map_err(failed)?;
         let (version, (seconds, micros)) = read;
         let now_ms = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
-        let ahead_ms = now_ms.cast_signed() - clock::now().as_millis().cast_signed();
-        self.ahead_ms.store(ahead_ms, Ordering::Relaxed);
+        let now = Timestamp::from_millis(now_ms);
+        self.ahead.note(now, asked, clock::now());
         Ok(version.unwrap_or_default())
     }
 
     /// How far the clock of the state is ahead of this server's, as of the last version.
     pub(super) fn ahead_ms(&self) -> i64 {
-        self.ahead_ms.load(Ordering::Relaxed)
+        self.ahead.ms()
     }
 
     pub(super) async fn get(&self, table: Table, key: &str) -> Result<Option<String>> {

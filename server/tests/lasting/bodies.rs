@@ -151,7 +151,7 @@ pub(super) async fn a_body_that_takes_its_time_is_checked_at_its_end(
             let request = Begun::new(&tenant, method, path, &body.to_string()).await;
             begun.push((format!("{method} {path}"), request));
         }
-        end.of(&tenant.1, other).await;
+        end.of(&tenant.1, other, server).await;
         for (name, request) in begun {
             let (status, text) = request.finish().await;
             assert!(is_refused(status), "{end:?}: {name}: {text}");
@@ -205,7 +205,7 @@ pub(super) async fn a_body_that_is_thrown_away_is_checked_at_its_end(
         for (method, path) in &requests {
             let tenant = Tenant(server, end.token_of(other, 3).await);
             let request = Begun::new(&tenant, method, path, "a body").await;
-            end.of(&tenant.1, other).await;
+            end.of(&tenant.1, other, server).await;
             let (status, text) = request.finish().await;
             assert!(is_refused(status), "{end:?}: {method} {path}: {text}");
         }

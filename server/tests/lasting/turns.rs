@@ -65,7 +65,7 @@ pub(super) async fn what_waits_for_its_turn_ends_with_its_token_everywhere(
                     kind.count(server, &queues).await > 0
                 })
                 .await;
-                end.of(&tenant.1, other).await;
+                end.of(&tenant.1, other, server).await;
                 kind.count(server, &queues).await
             };
             let (statuses, before) = tokio::join!(sent, ended);
@@ -111,7 +111,7 @@ pub(super) async fn what_waits_for_a_forecast_ends_with_its_token_everywhere(
     for end in ENDS {
         let tenant = Tenant(server, end.token(other).await);
         let forecast = reply(tenant.request(Method::GET, &path));
-        let (forecast, ()) = tokio::join!(forecast, end.of(&tenant.1, other));
+        let (forecast, ()) = tokio::join!(forecast, end.of(&tenant.1, other, server));
         assert!(
             is_refused(forecast.status.as_u16()),
             "{end:?}: {forecast:?}"

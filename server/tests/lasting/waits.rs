@@ -106,7 +106,7 @@ pub(super) async fn what_waits_for_an_event_ends_with_its_token_everywhere(
                 server.size("busy").await == 0 || is_over().await
             })
             .await;
-            end.of(&text, other).await;
+            end.of(&text, other, server).await;
             sender.send("{\"payload\":2}\n").await.ok(); // the connection may be closed by now
             drop(sender);
             (push(server, "q", 7).await, push(server, "busy", 2).await)
@@ -179,7 +179,7 @@ pub(super) async fn what_waits_for_a_reply_ends_with_its_token_everywhere(
         let look = tenant.send(Method::GET, &path, &Value::Null);
         let reply = async {
             let called = lease(server, "q").await;
-            end.of(&text, other).await;
+            end.of(&text, other, server).await;
             let owner = Tenant(server, server.token.clone());
             let ack = json!({"outcome": "ack", "reply": "for its caller alone"});
             for leased in [&called, &asked_lease] {
