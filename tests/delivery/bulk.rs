@@ -1,5 +1,6 @@
 //! Many events are changed a page at a time, each once, and what is pushed meanwhile is left alone.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,9 +11,10 @@ use duly::event::State as EventState;
 use duly::prelude::*;
 use duly::store::Store;
 use duly::testing::Probe;
+use parking_lot::Mutex;
 
 use crate::faulty::Faulty;
-use crate::world::{ORDERS, World, secs};
+use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
     what_matches_is_cancelled_page_by_page,
@@ -23,10 +25,14 @@ over_every_store! {
     what_runs_and_what_is_dead_stays,
     a_schedule_is_none_of_the_events,
     one_that_is_so_already_is_left_alone,
+    one_that_is_run_and_fails_waits_for_its_retry,
+    each_of_many_that_are_run_and_fail_waits_for_its_retry,
 }
 
-/// The most events that a page of a sweep changes.
+/// How many events a page of a sweep is asked for.
 const LIMIT: u64 = 10;
+/// How many more it may change.
+const MORE: u64 = 8;
 
 /// Goes through all pages, each time from the text of a cursor, and sums up.
 async fn sweep(events: impl Fn() -> Events, action: Option<EventAction>) -> (u64, u64, usize) {
@@ -39,7 +45,7 @@ async fn sweep(events: impl Fn() -> Events, action: Option<EventAction>) -> (u64
             next,
             ..
         } = events.change_page(action).await.unwrap();
-        assert!(changed <= LIMIT, "{changed} at once, which may be too fast");
+        assert!(changed <= LIMIT + MORE, "{changed} at once: too fast");
         sum = (sum.0 + matched, sum.1 + changed, sum.2 + 1);
         let Some(next) = next else { return sum };
         after = Some(next.to_string().parse().unwrap());
@@ -180,4 +186,46 @@ async fn one_that_is_so_already_is_left_alone(world: World) {
     let to_now = EventAction::Reschedule(When::At(bus.now()));
     assert_eq!(sweep(|| bus.events(), Some(to_now)).await.1, 21);
     assert_eq!(sweep(|| bus.events(), Some(to_now)).await.1, 0);
+}
+
+/// Runs events as a sweep with a pace does, so that each has failed before the next page is read.
+async fn run_and_fail(world: World, many: u64, limit: usize) {
+    let runs = Arc::new(Mutex::new(BTreeMap::new()));
+    let counted = Arc::clone(&runs);
+    let probe = Probe::running(move |event: Event<u64>, _cx| {
+        *counted.lock().entry(event.payload).or_insert(0) += 1;
+        async { Err(Failure::retry("not today")) }
+    });
+    let options = ORDERS
+        .attempts(50)
+        .backoff(RetryPolicy::fixed(secs(86_400)));
+    let (bus, _queue) = world.serve(options, &probe).await;
+    push(&bus, "orders", many).await;
+    let began = bus.store_time();
+    let mut after = None;
+    loop {
+        let events = bus.events().queue("orders").pushed_until(began);
+        let events = events.limit(limit).after(after);
+        let now = EventAction::Reschedule(When::Now);
+        after = events.change_page(now).await.unwrap().next;
+        bus.advance(ms(10)).await;
+        if after.is_none() {
+            break;
+        }
+    }
+    let runs = runs.lock();
+    assert_eq!(runs.len() as u64, many, "each was run");
+    let again: Vec<_> = runs.iter().filter(|(_, runs)| **runs > 1).collect();
+    assert!(
+        again.is_empty(),
+        "run again, without their backoff: {again:?}"
+    );
+}
+
+async fn one_that_is_run_and_fails_waits_for_its_retry(world: World) {
+    run_and_fail(world, 60, 1).await;
+}
+
+async fn each_of_many_that_are_run_and_fail_waits_for_its_retry(world: World) {
+    run_and_fail(world, 700, 20).await;
 }

@@ -13,6 +13,10 @@ use crate::error::Result;
 use crate::event::State;
 use crate::time::{Timestamp, When};
 
+/// So many more events than the limit are changed with a page: a store may not be able to read fewer, and
+/// those that are read again may have failed by then and wait once more.
+const TOGETHER: usize = 8;
+
 /// What is done to events that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,7 +34,8 @@ pub struct ChangedPage {
     /// How many events match and waited when the page was read, without those that already were as
     /// the action makes them.
     pub matched: u64,
-    /// How many of them were changed, at most the limit: the others began to run, or ended, meanwhile.
+    /// How many of them were changed, the limit or a few more at most: the others began to run, or
+    /// ended, meanwhile.
     pub changed: u64,
     /// Where the next page begins; `None` after the last one.
     pub next: Option<EventCursor>,
@@ -41,8 +46,8 @@ impl Events {
     /// an action it only counts them. What runs, dead letters, schedules and stored replies stay as they
     /// are.
     ///
-    /// It changes at most [`limit`](Self::limit) events: where the store returns more, the next page
-    /// begins with the rest. An event that is already so, as one that is due now or earlier for
+    /// It changes at most [`limit`](Self::limit) events, or up to eight more where the store cannot read
+    /// fewer: where it returns yet more, the next page begins with the rest. An event that is already so, as one that is due now or earlier for
     /// [`When::Now`], is left alone. So a sweep through all pages changes each event once, also on
     /// Redis, where one that is changed may come again on a later page. It goes on behind any page by
     /// [`after`](Self::after); with [`When::After`], all its events are due that long after its first
@@ -103,6 +108,11 @@ impl Events {
         let now = inner.now();
         waiting.retain(|event| !is_so(event, action, now));
         let (mut matched, mut changed) = (0, 0);
+        let limit = if waiting.len() <= limit + TOGETHER {
+            waiting.len()
+        } else {
+            limit
+        };
         while changed < limit && matched < waiting.len() {
             let some = waiting.iter().skip(matched).take(limit - changed);
             let mut changes = in_order(some.map(|event| change(event, action)));

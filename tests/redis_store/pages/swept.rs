@@ -7,11 +7,13 @@ use duly::admin::EventAction;
 use duly::prelude::*;
 use duly::time::When;
 
-use crate::redis_store::kit::{fresh, pusher_to, stop};
+use crate::redis_store::kit::{LETTERS, Read, builder, fresh, pusher_to, stop, until};
 use crate::servers::shared;
 
-/// The most events that a page of the sweep changes.
+/// How many events a page of the sweep is asked for.
 const LIMIT: u64 = 7;
+/// How many more it may change.
+const MORE: u64 = 8;
 
 /// What waits: how many equal events of one push; how many with delays of their own; how many buckets.
 type Shape = (u64, u64, u16);
@@ -22,7 +24,7 @@ async fn sweep(queue: &Queue<String>, action: EventAction) -> (u64, u64) {
     loop {
         let events = queue.events().limit(LIMIT as usize).after(after);
         let page = events.change_page(action).await.unwrap();
-        assert!(page.changed <= LIMIT, "{} at once", page.changed);
+        assert!(page.changed <= LIMIT + MORE, "{} at once", page.changed);
         sum = (sum.0 + page.matched, sum.1 + page.changed);
         after = page.next;
         if after.is_none() {
@@ -73,4 +75,67 @@ async fn a_sweep_of_events_with_own_delays_changes_a_few_at_a_time_and_each_once
     swept((0, 40, 1)).await;
     swept((0, 700, 1)).await;
     swept((100, 50, 2)).await;
+}
+
+/// Notes each attempt and fails.
+struct Fails(Read);
+
+impl Handler for Fails {
+    type Payload = String;
+
+    async fn handle(&self, event: Event<String>, cx: &Context) -> Result<(), Failure> {
+        self.0.handle(event, cx).await?;
+        Err(Failure::retry("not today"))
+    }
+}
+
+/// Runs events as a sweep with a pace does: those of a page have failed before the next one is read.
+async fn run_and_fail((equal, own, buckets): Shape, limit: usize) {
+    let (url, _) = fresh(&shared().url());
+    let (bus, queue) = pusher_to(&url, buckets).await;
+    let hour = Duration::from_secs(3_600);
+    let letters = |count: u64| (0..count).map(|number| format!("letter {number}"));
+    queue.push_many(letters(equal), hour).await.unwrap();
+    for letter in letters(own) {
+        queue.push(letter, hour).await.unwrap();
+    }
+    let read = Read::default();
+    let options = LETTERS.attempts(50).backoff(RetryPolicy::fixed(24 * hour));
+    let failing = builder(&url).register_as(options, Fails(read.clone()));
+    let failing = failing.start().await.unwrap();
+    let began = bus.store_time();
+    let (mut changed, mut after) = (0, None);
+    loop {
+        let events = queue.events().pushed_until(began).limit(limit).after(after);
+        let now = EventAction::Reschedule(When::Now);
+        let page = events.change_page(now).await.unwrap();
+        changed += page.changed;
+        after = page.next;
+        until("those that were changed have failed", async || {
+            let runs: usize = read.seen().values().sum();
+            runs as u64 == changed && bus.stats("letters").await.unwrap().leased == 0
+        })
+        .await;
+        if after.is_none() {
+            break;
+        }
+    }
+    let runs = read.seen();
+    assert_eq!(runs.len() as u64, equal + own, "each was run");
+    // One of a page is alone from its attempt on, and may be found once more among those.
+    let most = if equal > 0 { 2 } else { 1 };
+    let worst = runs.values().max();
+    assert!(
+        worst <= Some(&most),
+        "run {worst:?} times, without its backoff"
+    );
+    stop(&failing).await;
+    stop(&bus).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_sweep_runs_and_fails_waits_for_its_retry() {
+    run_and_fail((0, 60, 1), 1).await;
+    run_and_fail((0, 700, 1), 20).await;
+    run_and_fail((150, 60, 1), 10).await;
 }

@@ -3,17 +3,20 @@
 --
 -- An event may leave its page, and never comes into one: so one that the first scan has missed has a
 -- body of its own during all of the second. One that leaves in between is returned twice; so may be
--- any other of a hash that shrinks meanwhile. A small hash is returned whole.
+-- any other of a hash that shrinks meanwhile. A small hash is returned whole: its events come in the
+-- order of their ids, so that a page of them can end anywhere.
 --
--- A cursor is a position in a hash table of one server process, behind it "p" in the first scan. Every
--- other process orders the fields differently, so there the scan starts anew.
+-- A cursor is a position in a hash table of one server process. Behind it is "p" in the first scan, and
+-- in a small hash "a" and the id of the last event. Every other process orders the fields differently,
+-- so there the scan starts anew.
 local AT_ONCE, LOOKED_MAX = RUST.BATCH_MAX, 10000 -- the latter states, for pages among those of other events
 local NAMES = string.rep("?", NAME)
 local server = string.match(call("INFO", "server"), "run_id:(%w+)")
-local of, place, kind = string.match(ARGV.cursor, "^(%w+) (%d+)(p?)$")
+local of, place, kind, last = string.match(ARGV.cursor, "^(%w+) (%d+)([pa]?)(.*)$")
 local most, ids, bodies = tonumber(ARGV.limit), {}, {}
 local in_pages, is_over = of ~= server or kind == "p", false
 place = of == server and place or "0"
+last = kind == "a" and last or ""
 local answer = REPLY { now = now, next = false }
 
 local count, looked = 1, 0
@@ -40,6 +43,31 @@ local function scan_pages()
   in_pages = place ~= "0"
 end
 
+-- Returns the ids of the events of a small hash behind the last one, and the body of each.
+local function in_order(fields)
+  local names, body_of = {}, {}
+  for i = 1, #fields, 2 do
+    if #fields[i] ~= FIELD_OF_PART and fields[i] > last then
+      names[#names + 1], body_of[fields[i]] = fields[i], fields[i + 1]
+    end
+  end
+  table.sort(names)
+  return names, body_of
+end
+
+-- Takes as many events of a small hash as the page has room for.
+local function take_small(fields)
+  local names, body_of = in_order(fields)
+  local left = most - #ids
+  for i = 1, math.min(#names, left) do
+    local id = names[i]
+    ids[#ids + 1], bodies[#bodies + 1] = id, body_of[id]
+    spent = spent + 2 * #body_of[id]
+  end
+  is_over = #names <= left
+  last = is_over and "" or names[left]
+end
+
 -- Looks at some bodies. HSCAN returns them whole, so each call requests few of them; it may also pass
 -- empty slots of the table, which end a page as well.
 local function scan_alone()
@@ -47,7 +75,10 @@ local function scan_alone()
   local want = math.min(fitting, math.floor((most - #ids) / per_body))
   local found = call("HSCAN", BODY, place, "COUNT", math.max(want, 1))
   local fields = found[2]
-  per_body = 1
+  if place == "0" and found[1] == "0" then
+    return take_small(fields)
+  end
+  per_body, last = 1, ""
   for i = 1, #fields, 2 do
     if #fields[i] == FIELD_OF_PART then
       per_body = EACH_MAX
@@ -70,7 +101,7 @@ for _ = 1, 2 * most + 20 do -- `most` events, or as many bytes as one call reads
     break
   end
 end
-answer[REPLY.next] = not is_over and server .. " " .. place .. (in_pages and "p" or "")
+answer[REPLY.next] = not is_over and server .. " " .. place .. (in_pages and "p" or last ~= "" and "a" .. last or "")
 for first = 1, #ids, AT_ONCE do
   local some = { unpack(bodies, first, math.min(first + AT_ONCE - 1, #ids)) }
   look_up({ unpack(ids, first, math.min(first + AT_ONCE - 1, #ids)) }, answer, true, some)
