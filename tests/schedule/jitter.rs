@@ -73,6 +73,29 @@ async fn of_a_schedule_that_is_removed_nothing_runs_that_waits_for_its_jitter() 
     assert_eq!(instants(&seen, "hourly").len(), before);
 }
 
+/// Whether its removal was carried out by then, or is carried out with what it is set to.
+#[tokio::test(start_paused = true)]
+async fn one_that_is_set_again_after_its_removal_is_another_one() {
+    for is_carried_out in [true, false] {
+        let (bus, seen) = spread_widely().await;
+        bus.schedules().remove("hourly").await.unwrap();
+        if is_carried_out {
+            bus.settle().await;
+        }
+        let set = bus.now();
+        let plain = options("every 1h");
+        bus.schedules().set("hourly", plain.clone()).await.unwrap();
+        bus.settle().await;
+        let leased = bus.stats("report").await.unwrap().leased;
+        let before = instants(&seen, "hourly").len() + leased;
+        bus.advance(DAY).await;
+        let after = instants(&seen, "hourly").split_off(before);
+        let expected: Vec<_> = plain.instants(set).take(after.len()).collect();
+        assert_eq!(after, expected, "carried out: {is_carried_out}");
+        assert!(after.len() >= 23, "{after:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pause_takes_back_what_waits_for_its_jitter_and_nothing_runs_twice() {
     for _ in 0..10 {

@@ -49,7 +49,7 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
             complete(inner, &mut link, (now, look)).await?;
         }
         keep_unwanted(inner, &mut link).await?;
-        if link.stops() {
+        if link.takes_all_back() {
             note_waiting(inner, &mut link, now).await?;
         }
         link.withdraws = true;
@@ -188,12 +188,13 @@ async fn withdraw(inner: &Arc<Inner>, link: &mut Link, now: Timestamp) -> Result
     let mut first = None;
     while let Some(instant) = link.pushed.ahead.last().copied() {
         let id = link.id_of(&link.pushed, instant);
-        let is_back = if instant > now || (link.stops() && waits(inner, &place, id, now).await?) {
-            cancel(inner, &place, id).await? // also by an earlier look
-        } else {
-            // What is due is under way, unless an earlier look has taken it back in time.
-            is_cancelled(inner, &place, id).await?
-        };
+        let is_back =
+            if instant > now || (link.takes_all_back() && waits(inner, &place, id, now).await?) {
+                cancel(inner, &place, id).await? // also by an earlier look
+            } else {
+                // What is due is under way, unless an earlier look has taken it back in time.
+                is_cancelled(inner, &place, id).await?
+            };
         if !is_back {
             break;
         }
@@ -216,8 +217,11 @@ async fn withdraw(inner: &Arc<Inner>, link: &mut Link, now: Timestamp) -> Result
             None => before,
         };
     }
-    if link.stops() {
+    if link.takes_all_back() {
         cancel_waiting(inner, link, now).await?;
+    }
+    if link.begins_anew {
+        link.begin_anew();
     }
     link.applied = link.change;
     Ok(())

@@ -66,6 +66,10 @@ pub(super) struct Link {
     /// It is to end with this link.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) removed: bool,
+    /// It was set again before its removal was carried out: nothing that it has pushed stays, and nothing
+    /// of it counts for what it is now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) begins_anew: bool,
     #[serde(default)]
     pub(super) declarations: Declarations,
 }
@@ -178,6 +182,7 @@ impl Link {
             paused: None,
             withdraws: false,
             removed: false,
+            begins_anew: false,
             options,
             declarations,
         }
@@ -210,6 +215,7 @@ impl Link {
         let was_removed = std::mem::take(&mut self.removed);
         if was_removed {
             self.paused = None; // it is another schedule
+            self.begins_anew = true;
         }
         if was_removed || is_unknown {
             self.progress.through = self.progress.through.max(now);
@@ -222,6 +228,25 @@ impl Link {
     /// Whether it pushes nothing more, until it is resumed or set anew.
     pub(super) fn stops(&self) -> bool {
         self.removed || self.paused.is_some()
+    }
+
+    /// Whether all that waits is taken back with its change, also for its jitter.
+    pub(super) fn takes_all_back(&self) -> bool {
+        self.stops() || self.begins_anew
+    }
+
+    /// Forgets what it was before it was removed and set again, once nothing of that is left.
+    pub(super) fn begin_anew(&mut self) {
+        self.begins_anew = false;
+        self.former = None;
+        self.progress = Progress {
+            through: self.since,
+            last: None,
+            missed: 0,
+        };
+        let place = (self.pushed.queue.clone(), self.pushed.bucket);
+        self.pushed = PushedOccurrences::none(place, self.change, (None, None));
+        self.last = None;
     }
 
     /// The schedule with the options before a change, while instants of these are left.
