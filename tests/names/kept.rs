@@ -121,6 +121,35 @@ async fn after_a_clock_that_was_ahead_none_stays_longer() {
     }
 }
 
+/// From the first read of a look on, which takes many pages where there are many letters.
+#[tokio::test(start_paused = true)]
+async fn after_a_clock_that_was_ahead_during_a_look_none_stays_longer() {
+    let clock = Arc::new(VirtualClock::new());
+    let store = MemoryStore::with_clock(Arc::clone(&clock) as _).shared();
+    let way = Faulty::to(&(Arc::new(store) as Arc<dyn Store>));
+    let builder = Bus::builder().only_registered();
+    let builder = builder.shared_store(Arc::clone(&way) as _);
+    let builder = limited(builder, Some(HOUR), None);
+    let bus = TestBus::start_on(clock, builder).await.unwrap();
+    let queue = bus.queue_named::<u64>(QUEUE).unwrap();
+    queue.push(1, When::Now).await.unwrap();
+    let it = Arc::downgrade(&way);
+    way.meets(move |_, op| {
+        if let (StoreOp::ReadDead { .. }, Some(way)) = (op, it.upgrade()) {
+            let year = Duration::from_secs(365 * 86_400);
+            way.ahead_us
+                .store(year.as_micros() as u64, Ordering::Relaxed);
+        }
+        Fault::None
+    });
+    bus.advance(HOUR / 20).await;
+    assert!(way.ahead_us.swap(0, Ordering::Relaxed) > 0, "it has looked");
+    way.meets(|_, _| Fault::None);
+    assert_eq!(dead(&bus).await, 1);
+    bus.advance(2 * HOUR).await;
+    assert_eq!(dead(&bus).await, 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn of_too_many_dead_letters_the_first_are_dropped() {
     let bus = limited(Bus::builder().only_registered(), None, Some(100));

@@ -186,25 +186,26 @@ impl LetterAges {
         for bucket in buckets {
             let first_died = self.first_died.get(bucket);
             if first_died.is_none_or(|died| *died <= died_until) {
-                let (first_died, pages) = drop_old(inner, bucket, died_until).await?;
+                let (first_died, pages) = drop_old(inner, bucket, (now, died_until)).await?;
                 self.first_died.insert(bucket.clone(), first_died);
                 rest += REST * pages;
             }
         }
         let rest = rest.min(REST_MAX).min(span / 4);
-        self.rests_until = Some(inner.now() + rest);
+        self.rests_until = Some(now + rest);
         Ok(())
     }
 }
 
-/// Drops the dead letters of a bucket that died too long ago; returns when the first one died that is
-/// left or will come, at the earliest, and how many pages were read.
+/// Drops the dead letters of a bucket that died too long before a look; returns when the first one died
+/// that is left or will come, at the earliest, and how many pages were read. All of a look goes by the
+/// time at its beginning: a clock that is ahead for a part of it would be believed from then on.
 async fn drop_old(
     inner: &Inner,
     bucket: &BucketKey,
-    died_until: Timestamp,
+    (now, died_until): (Timestamp, Timestamp),
 ) -> Result<(Timestamp, u32)> {
-    let (mut first_died, mut pages) = (inner.now(), 0);
+    let (mut first_died, mut pages) = (now, 0);
     let mut after = None;
     loop {
         let page = inner.apply(bucket, StoreOp::read_dead(after, PAGE)).await?;
