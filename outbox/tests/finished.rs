@@ -233,6 +233,16 @@ async fn slow(_: Event<u64>) -> Result<(), Failure> {
     Ok(())
 }
 
+fn never(_attempt: u16) -> Duration {
+    Duration::MAX
+}
+
+/// Its second attempt is due after the longest delay.
+#[delay_event(queue = "never", register = false, attempts = 2, timeout = "1s", backoff = never)]
+async fn once(_: Event<u64>) -> Result<(), Failure> {
+    Ok(())
+}
+
 /// An attempt that comes later would have its effect again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_time_that_is_shorter_than_the_attempts_of_an_event_is_refused() {
@@ -241,7 +251,14 @@ async fn a_time_that_is_shorter_than_the_attempts_of_an_event_is_refused() {
     let quick = bus("memory:", &Seen::default()).await;
     let builder = builder(&Seen::default()).register(slow {});
     let both = builder.store_url("memory:").start().await.unwrap();
-    for (bus, queue, last) in [(quick, "orders", 4_503), (both, "slow", 28 * 3_600)] {
+    let builder = Bus::builder().only_registered().register(once {});
+    let once = builder.store_url("memory:").start().await.unwrap();
+    let longest = u64::from(u32::MAX);
+    for (bus, queue, last) in [
+        (quick, "orders", 4_503),
+        (both, "slow", 28 * 3_600),
+        (once, "never", longest + 2),
+    ] {
         let start = async |kept: u64, is_url: bool| {
             let mut options = RelayOptions::default();
             options.done_kept = Duration::from_secs(kept);

@@ -20,7 +20,7 @@ use crate::core::op::{NewEvent, Unique};
 use crate::error::{Error, Result, shown};
 use crate::event::{BucketId, EventId, Headers, QueueName};
 use crate::flow::{Flow, HoldsTime, QueueOptions};
-use crate::time::{Timestamp, When};
+use crate::time::{DELAY_MAX, Timestamp, When};
 use crate::trace;
 
 /// An event that was written by plain SQL: its payload is JSON, its options are a JSON object.
@@ -158,8 +158,8 @@ impl Bus {
     /// may last longest, and how long that is from the begin of the first to the end of the last.
     pub(crate) fn longest_attempts(&self) -> Option<(QueueName, Duration)> {
         let last = |options: &QueueOptions| {
-            let delays =
-                (1..options.attempts).map(|failed| options.backoff.delay_after(failed, 0.0));
+            let delay = |failed| options.backoff.delay_after(failed, 0.0).min(DELAY_MAX);
+            let delays = (1..options.attempts).map(delay);
             let attempts = options.timeout.saturating_mul(options.attempts.into());
             delays.fold(attempts, Duration::saturating_add)
         };
