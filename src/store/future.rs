@@ -8,14 +8,14 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::{self, Contained};
 
-/// Waits for a call to a store for so long; after that it fails with this kind of error.
+/// Waits for a call to a store or a journal for so long; after that it fails with this kind of error.
 pub(crate) async fn in_time<T>(
     patience: Duration,
     kind: ErrorKind,
     call: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let late = |_elapsed| {
-        let text = format!("the store did not respond within {patience:?}");
+        let text = format!("no response within {patience:?}");
         Error::new(kind, text)
     };
     tokio::time::timeout(patience, call).await.map_err(late)?

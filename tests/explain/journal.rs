@@ -68,6 +68,7 @@ async fn while_the_journal_is_away_the_outbox_tells_and_it_is_said(world: World)
         let words = explained.to_string();
         assert!(words.contains("the journal did not respond"), "{words}");
         assert!(words.contains("not all of it could be read"), "{words}");
+        assert!(!words.contains("the store did not"), "{words}");
     }
 }
 
