@@ -2,6 +2,8 @@
 //!
 //! A line is an event of an own queue of the bus, `shop.duly.audit` for the namespace `shop`, that is
 //! never due before it expires, so no consumer gets it. Its key is the day, by which a page is read.
+//! What programs did is in another one, `shop.duly.audit.programs`: as much as they do pushes out no
+//! line of a person.
 //! Whatever works on the store finds it there: a command without a server, a dashboard of another
 //! process. Each namespace has as many lines as another, so a busy one pushes out none of them.
 
@@ -9,23 +11,23 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bus::audit_line::{AuditCursor, AuditLine, LINES_MAX, Trail};
 use crate::bus::events::StoredEvent;
 use crate::bus::fan_out::in_order;
 use crate::bus::handle::Bus;
-use crate::bus::own_queues::beside;
+use crate::bus::program_audit;
 use crate::bus::queue::Queue;
 use crate::bus::scan::{PAGE, Scan, ScanPage, UnfinishedEvents};
 use crate::codec::Codec;
 use crate::core::op::{BATCH_MAX, PeekBy, Snapshot, StoreOp};
 use crate::error::{Error, Result};
-use crate::event::{AUDIT, BucketKey, EventId, QueueName, is_audit};
+use crate::event::{AUDIT, BucketKey, PROGRAM_AUDIT, QueueName, is_audit};
 use crate::record::{BY_BYTES_MAX, Page};
 use crate::time::Timestamp;
 
 use futures_util::TryStreamExt;
 
-/// How many lines of a namespace are kept, and how many more there may be before the oldest go.
-const LINES_MAX: usize = 10_000;
+/// How many more lines of a namespace than are kept there may be before the oldest go.
 const LINES_OVER: usize = 256;
 /// How long a line is kept.
 const KEPT: Duration = Duration::from_secs(400 * 86_400);
@@ -37,28 +39,6 @@ const PAGE_MAX: usize = 1_000;
 const FEW: usize = 1_000;
 const DAYS_MAX: u64 = 40;
 
-/// A line of the audit of a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AuditLine {
-    /// When it was added.
-    pub at: Timestamp,
-    /// Who did it, as they say.
-    pub actor: String,
-    /// What was done, such as `queue paused`.
-    pub action: String,
-    /// To what: a queue, an event, a filter.
-    pub target: String,
-    id: EventId,
-}
-
-/// A place between two lines of the audit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AuditCursor {
-    at: Timestamp,
-    id: EventId,
-}
-
 /// A line as it is stored.
 #[derive(Deserialize, Serialize)]
 struct StoredLine {
@@ -67,13 +47,34 @@ struct StoredLine {
     target: String,
 }
 
+impl StoredLine {
+    fn new(actor: &str, action: &str, target: &str) -> Self {
+        let target = &target[..target.floor_char_boundary(TEXT_BYTES_MAX)];
+        Self {
+            actor: actor.to_owned(),
+            action: action.to_owned(),
+            target: target.to_owned(),
+        }
+    }
+}
+
 impl Bus {
     /// Adds a line to the audit of the store: who did what to what. `duly` adds one for each action on
     /// its dashboard and over its API, and for each command; a program adds its own for what its
     /// operators do.
     ///
+    /// What a program does that others see has a line by itself, in the name of the program and its
+    /// machine, such as `orders@web-1`: a queue is paused, resumed, or gets another rate, number of
+    /// workers or of buckets; a schedule is set, paused, resumed, removed or run; pages of events are
+    /// changed; dead letters are revived or dropped; records are replayed; the store is repaired. What it
+    /// does to single events, or to those of a key, is its business and has none, as has what changes
+    /// nothing. The same again has one line in ten minutes. The line follows the action: it is pushed
+    /// behind it, until the end of [`shutdown`](Self::shutdown), and an action whose line the store does
+    /// not take is done all the same; that is logged.
+    ///
     /// A target that begins with `shop.`, such as `shop.close`, is of the namespace `shop`. Of each
-    /// namespace, and of all that is of none, the newest 10,000 lines are kept, for 400 days.
+    /// namespace, and of all that is of none, the newest 10,000 lines are kept, for 400 days; beside
+    /// them 1,000 of what programs did.
     ///
     /// # Errors
     ///
@@ -87,11 +88,10 @@ impl Bus {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> duly::Result<()> {
     /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
-    /// bus.pause("order-close").await?;
-    /// bus.add_to_audit("deploy 17", "queue paused", "order-close").await?;
+    /// bus.add_to_audit("ann", "deploy 17", "order-close").await?;
     ///
     /// let page = bus.audit(None, 10).await?;
-    /// assert_eq!((&*page.items[0].actor, &*page.items[0].action), ("deploy 17", "queue paused"));
+    /// assert_eq!((&*page.items[0].actor, &*page.items[0].action), ("ann", "deploy 17"));
     /// # bus.shutdown(std::time::Duration::from_secs(1)).await
     /// # }
     /// ```
@@ -107,17 +107,27 @@ impl Bus {
                 )));
             }
         }
-        let line = StoredLine {
-            actor: actor.to_owned(),
-            action: action.to_owned(),
-            target: target[..target.floor_char_boundary(TEXT_BYTES_MAX)].to_owned(),
-        };
-        let trail = QueueName::new(&trail_of(target))?;
+        let line = StoredLine::new(actor, action, target);
+        self.add_line(Trail::People, line).await
+    }
+
+    /// Adds a line about what the program of this bus did.
+    pub(super) async fn add_own_line(
+        &self,
+        actor: &str,
+        (action, target): (&str, &str),
+    ) -> Result<()> {
+        let line = StoredLine::new(actor, action, target);
+        self.add_line(Trail::Programs, line).await
+    }
+
+    async fn add_line(&self, of: Trail, line: StoredLine) -> Result<()> {
+        let trail = QueueName::new(&of.queue(&line.target))?;
         let queue = self.trail(&trail)?;
         let event = queue.event(line).after(KEPT).expires_after(KEPT);
         let event = event.key(day_of(self.inner.now()).to_string());
         event.keep_payload(false).push().await?;
-        self.trim_audit(&queue, &trail).await
+        self.trim_audit(&queue, &trail, of.lines_max()).await
     }
 
     /// Returns a page of the audit, the newest line first, from a place on; at most `limit` lines, up
@@ -134,6 +144,7 @@ impl Bus {
         limit: usize,
     ) -> Result<Page<AuditLine, AuditCursor>> {
         let limit = limit.clamp(1, PAGE_MAX);
+        program_audit::written(&self.inner).await;
         let mut buckets: Vec<_> = self.inner.open()?.buckets().await?;
         buckets.retain(|bucket| is_audit(&bucket.queue));
         buckets.sort_unstable();
@@ -181,9 +192,15 @@ impl Bus {
         limit: usize,
     ) -> Result<Page<AuditLine, AuditCursor>> {
         let limit = limit.clamp(1, PAGE_MAX);
-        let trail = QueueName::new(&format!("{namespace}.{AUDIT}"))?;
-        let buckets = self.inner.buckets_of(&trail).await?;
-        let mut lines = self.lines_of(buckets, before, limit).await?;
+        program_audit::written(&self.inner).await;
+        let people = QueueName::new(&format!("{namespace}.{AUDIT}"))?;
+        // Where its name would be too long there is none.
+        let programs = QueueName::new(&format!("{namespace}.{PROGRAM_AUDIT}")).ok();
+        let mut lines = Vec::new();
+        for trail in [Some(people), programs].into_iter().flatten() {
+            let buckets = self.inner.buckets_of(&trail).await?;
+            lines.extend(self.lines_of(buckets, before, limit).await?);
+        }
         sort(&mut lines);
         let has_more = lines.len() > limit;
         lines.truncate(limit);
@@ -276,15 +293,20 @@ impl Bus {
     }
 
     /// Removes the oldest lines where there are too many.
-    async fn trim_audit(&self, queue: &Queue<StoredLine>, trail: &QueueName) -> Result<()> {
+    async fn trim_audit(
+        &self,
+        queue: &Queue<StoredLine>,
+        trail: &QueueName,
+        most: usize,
+    ) -> Result<()> {
         let stats = self.stats(trail).await?;
-        if stats.scheduled <= LINES_MAX + LINES_OVER {
+        if stats.scheduled <= most + LINES_OVER {
             return Ok(());
         }
         let buckets = self.inner.buckets_of(trail).await?;
         let mut lines = self.audit_lines(buckets).await?;
         lines.sort_unstable_by_key(AuditLine::cursor);
-        let old = lines.len().saturating_sub(LINES_MAX);
+        let old = lines.len().saturating_sub(most);
         let cancelled = lines.iter().take(old).map(|line| queue.cancel(line.id));
         in_order(cancelled).try_for_each(|_| async { Ok(()) }).await
     }
@@ -295,60 +317,7 @@ fn sort(lines: &mut [AuditLine]) {
     lines.sort_unstable_by_key(|line| std::cmp::Reverse(line.cursor()));
 }
 
-/// Returns the queue of the lines about a target: that of the namespace of the name that it begins
-/// with, or that of the store.
-fn trail_of(target: &str) -> String {
-    let name = target.strip_prefix("schedules/").unwrap_or(target);
-    let name = name.split(['/', ',', ' ']).next().unwrap_or_default();
-    let trail = beside(name, AUDIT);
-    if QueueName::new(&trail).is_ok() {
-        return trail;
-    }
-    AUDIT.to_owned()
-}
-
 /// Returns the day of a time, by which its lines are found.
 fn day_of(at: Timestamp) -> u64 {
     at.as_millis() / 86_400_000
-}
-
-impl AuditLine {
-    /// The place behind which older lines are.
-    #[must_use]
-    pub fn cursor(&self) -> AuditCursor {
-        AuditCursor {
-            at: self.at,
-            id: self.id,
-        }
-    }
-}
-
-/// Formats as `milliseconds-id`.
-impl std::fmt::Display for AuditCursor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}", self.at.as_millis(), self.id)
-    }
-}
-
-impl std::str::FromStr for AuditCursor {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let read = || {
-            let (at, id) = text.split_once('-')?;
-            let is_plain = at.bytes().all(|byte| byte.is_ascii_digit());
-            let is_plain = is_plain && (at == "0" || !at.starts_with('0'));
-            let at = is_plain.then(|| at.parse().ok()).flatten()?;
-            Some(Self {
-                at: Timestamp::from_millis(at),
-                id: id.parse().ok()?,
-            })
-        };
-        read().ok_or_else(|| {
-            Error::invalid(format!(
-                "`{}` is not a cursor of the audit; use `next` of the page before",
-                crate::error::shown(text)
-            ))
-        })
-    }
 }

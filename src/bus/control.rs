@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::bus::completed::Completed;
 use crate::bus::handle::Bus;
 use crate::bus::names::MatchLevel;
+use crate::bus::state::program_actions::ProgramAction;
 use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BUCKETS_MAX, QueueName};
@@ -141,10 +142,24 @@ impl Bus {
     async fn set(&self, queue: &str, setting: Setting) -> Result<()> {
         let queue = QueueName::new(queue)?;
         self.inner.check_known(&queue, MatchLevel::Slips).await?;
-        let inner = Arc::clone(&self.inner);
+        let (inner, audited_by) = (Arc::clone(&self.inner), self.audited_by);
+        let done = ProgramAction::new(action_of(setting), queue.as_str());
         // Both steps, though the caller may be gone after the first: what is stored is applied.
         let both = async move {
+            let mut changes_nothing = false;
+            if let Setting::Paused(paused) = setting
+                && audited_by.has_noted(&inner, &done)
+            {
+                // Somebody else may have done the opposite since.
+                let control = inner.open()?.control_of(&queue).await;
+                changes_nothing = control.is_ok_and(|it| it.unwrap_or_default().paused == paused);
+            }
             inner.open()?.set(&queue, setting).await?;
+            match setting {
+                Setting::Paused(_) if changes_nothing => {}
+                Setting::Paused(_) => audited_by.note_each(&inner, done),
+                _ => audited_by.note(&inner, done),
+            }
             let orders = inner.flow().as_ref().map(|flow| flow.orders());
             // This node need not wait for its next membership poll, and may have none.
             if let Some(orders) = orders
@@ -155,5 +170,16 @@ impl Bus {
             Ok(())
         };
         Completed::new(&self.inner.runtime, both).await
+    }
+}
+
+/// Returns what the audit says of a setting.
+const fn action_of(setting: Setting) -> &'static str {
+    match setting {
+        Setting::Paused(true) => "queue paused",
+        Setting::Paused(false) => "queue resumed",
+        Setting::Rate(_) => "rate of queue set",
+        Setting::Workers(_) => "workers of queue set",
+        Setting::Buckets(_) => "buckets of queue set",
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::bus::inner::Inner;
 use crate::bus::owner::BusOwner;
+use crate::bus::state::program_actions::AuditedBy;
 use crate::codec::KeyRing;
 use crate::error::{Error, Result};
 #[cfg(feature = "testing")]
@@ -53,6 +54,8 @@ use crate::store::Store;
 #[must_use = "a bus stops when it is dropped: keep it, and call `shutdown` at the end"]
 pub struct Bus {
     pub(super) inner: Arc<Inner>,
+    /// Who adds the lines of what is done by this handle to the audit.
+    pub(super) audited_by: AuditedBy,
     /// `None` in the handle of handlers, so that they do not keep the bus running.
     pub(super) _owner: Option<Arc<BusOwner>>,
 }
@@ -169,10 +172,35 @@ impl Bus {
         flow.as_ref().is_some_and(Flow::is_blocking)
     }
 
+    /// Returns a handle whose caller adds the lines of its actions by itself, as it knows for whom they
+    /// are: by this one the bus adds none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let for_admins = bus.clone().with_own_audit();
+    /// for_admins.pause("order-close").await?;
+    /// for_admins.add_to_audit("ann", "queue paused", "order-close").await?;
+    ///
+    /// assert_eq!(bus.audit(None, 10).await?.items.len(), 1);
+    /// # bus.shutdown(std::time::Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub fn with_own_audit(mut self) -> Self {
+        self.audited_by = AuditedBy::Caller;
+        self
+    }
+
     /// Returns a handle for handlers, which does not keep the bus running.
     pub(super) fn from_inside(inner: Arc<Inner>) -> Self {
         Self {
             inner,
+            // What the bus does for itself is none of its program's actions.
+            audited_by: AuditedBy::Caller,
             _owner: None,
         }
     }

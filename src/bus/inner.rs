@@ -14,6 +14,7 @@ use crate::bus::state::ids::NewIds;
 use crate::bus::state::leases::Leases;
 use crate::bus::state::names::CheckedNames;
 use crate::bus::state::outboxes::Outboxes;
+use crate::bus::state::program_actions::ProgramActions;
 use crate::bus::state::round_trips::RoundTrips;
 use crate::bus::state::stop::BusStop;
 use crate::codec::KeyRing;
@@ -70,6 +71,8 @@ pub(crate) struct Inner {
     /// The most schedules of a namespace.
     #[cfg(feature = "schedules")]
     pub(super) schedules_max: usize,
+    /// What its program did lately that others see.
+    pub(super) program_actions: ProgramActions,
     /// What waits in outboxes.
     pub(super) outboxes: Outboxes,
     pub(super) stop: BusStop,

@@ -2,6 +2,7 @@
 
 mod admin;
 mod audit;
+mod audit_line;
 mod builder;
 pub(crate) mod call;
 mod checks;
@@ -25,6 +26,7 @@ pub(crate) mod own_queues;
 mod owner;
 mod pace;
 mod payloads;
+mod program_audit;
 mod publish;
 mod push;
 mod queue;
@@ -38,7 +40,7 @@ mod state;
 mod stop;
 
 pub use self::admin::{NodeInfo, QueueLoad, QueueStats};
-pub use self::audit::{AuditCursor, AuditLine};
+pub use self::audit_line::{AuditCursor, AuditLine};
 pub use self::builder::options::BusBuilder;
 pub use self::checks::{PayloadCheck, PayloadReport, StoreCheck, StoreReport, UndecodablePayload};
 pub use self::dead_letters::{

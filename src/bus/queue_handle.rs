@@ -6,7 +6,7 @@ use crate::bus::inner::Inner;
 use crate::bus::payloads::{EncodedValue, is_encrypted, version_over};
 use crate::codec::PayloadForm;
 use crate::error::Result;
-use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
+use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName, is_audit};
 use crate::flow::QueueOptions;
 use crate::metrics::PushCounters;
 
@@ -25,7 +25,11 @@ impl QueueHandle {
     pub(super) fn new(inner: Arc<Inner>, name: QueueName) -> Self {
         let options = inner.options(&name);
         let knows_version = inner.knows_version(&name);
-        let pushes = inner.push_meters.of(&name);
+        let pushes = if is_audit(&name) {
+            Arc::new(PushCounters::uncounted())
+        } else {
+            inner.push_meters.of(&name)
+        };
         Self {
             inner,
             name,

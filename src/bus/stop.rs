@@ -10,6 +10,7 @@ use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
 use crate::bus::inner::Inner;
+use crate::bus::program_audit;
 use crate::bus::state::stop::StopResult;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flow::Flow;
@@ -95,6 +96,7 @@ impl Stopping {
             Some(flow) => flow.stop(grace).await,
             None => true,
         };
+        program_audit::finish(inner).await;
         if let Some(recorded) = &inner.recorded {
             recorded.stop().await;
         }

@@ -27,7 +27,7 @@ pub use payload::Payload;
 pub(crate) use place::read_bucket;
 #[cfg(feature = "schedules")]
 pub(crate) use queue::SCHEDULES;
-pub(crate) use queue::{AUDIT, QueueName, REPLIES, has_schedules, is_audit};
+pub(crate) use queue::{AUDIT, PROGRAM_AUDIT, QueueName, REPLIES, has_schedules, is_audit};
 pub(crate) use spread::check_spread;
 #[cfg(feature = "schedules")]
 pub(crate) use spread::spread_header;

@@ -13,6 +13,8 @@ use crate::error::{Error, Result, shown};
 /// What the names of queues of lines of the audit end with: one for each namespace, and one without
 /// any. They have events and no consumer, and are in no list.
 pub(crate) const AUDIT: &str = "duly.audit";
+/// What the names of queues of lines about what programs did end with. They are of the audit as well.
+pub(crate) const PROGRAM_AUDIT: &str = "duly.audit.programs";
 
 /// What the names of queues of replies end with.
 pub(crate) const REPLIES: &str = "duly.replies";
@@ -21,7 +23,7 @@ pub(crate) const SCHEDULES: &str = "duly.schedules";
 
 /// Returns whether a queue is one of lines of the audit.
 pub(crate) fn is_audit(queue: &QueueName) -> bool {
-    queue.is_named(AUDIT)
+    queue.is_named(AUDIT) || queue.is_named(PROGRAM_AUDIT)
 }
 
 /// Returns whether a queue is one of schedules.
@@ -103,7 +105,7 @@ impl QueueName {
     /// ```
     #[must_use]
     pub fn is_own(&self) -> bool {
-        [AUDIT, REPLIES, SCHEDULES]
+        [AUDIT, PROGRAM_AUDIT, REPLIES, SCHEDULES]
             .iter()
             .any(|own| self.is_named(own))
     }

@@ -21,7 +21,8 @@ use crate::event::QueueName;
 
 /// The counters of pushes to one queue.
 pub(crate) struct PushCounters {
-    label: SharedString,
+    /// `None` where nothing is counted.
+    label: Option<SharedString>,
     pushed: Counter,
     duplicates: Counter,
 }
@@ -31,10 +32,19 @@ impl PushCounters {
         let pushes = Self {
             pushed: counter!(PUSHED, "queue" => label.clone()),
             duplicates: counter!(DUPLICATES, "queue" => label.clone()),
-            label,
+            label: Some(label),
         };
         pushes.rejected(ErrorKind::Full, 0); // exported from the start, so that it can be seen to grow
         pushes
+    }
+
+    /// Returns counters that count nothing, for a queue that is none of a user's.
+    pub(crate) fn uncounted() -> Self {
+        Self {
+            pushed: Counter::noop(),
+            duplicates: Counter::noop(),
+            label: None,
+        }
     }
 
     /// Counts accepted events and duplicates.
@@ -47,8 +57,9 @@ impl PushCounters {
 
     /// Counts rejected events.
     pub(crate) fn rejected(&self, why: ErrorKind, many: u64) {
-        let queue = self.label.clone();
-        counter!(REJECTED, "queue" => queue, "reason" => why.name()).increment(many);
+        if let Some(queue) = self.label.clone() {
+            counter!(REJECTED, "queue" => queue, "reason" => why.name()).increment(many);
+        }
     }
 }
 

@@ -155,5 +155,6 @@ async fn a_page_of_many_namespaces_costs_two_calls_for_each() {
     let before = way.asked();
     let page = bus.audit_of("tenant-7", None, 10).await.unwrap();
     assert_eq!(page.items.len(), 1);
-    assert_eq!(way.asked() - before, 3);
+    // One more, as no program has done anything in it by itself.
+    assert_eq!(way.asked() - before, 4);
 }

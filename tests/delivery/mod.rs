@@ -34,6 +34,7 @@ mod listing;
 mod names;
 mod nodes;
 mod outside;
+mod program_audit;
 mod publish;
 mod pull;
 mod punctual;

@@ -28,10 +28,15 @@ async fn every_call_is_timed_by_its_operation() {
     queue.get(receipt.id()).await.unwrap();
     let _ = queue.cancel(receipt.id()).await.unwrap();
     bus.stats("orders").await.unwrap();
-    bus.set_rate("orders", Some(100.0)).await.unwrap();
-    assert_eq!(["push", "cancel", "get", "set"].map(calls), [2, 1, 1, 1]);
+    assert_eq!(["push", "cancel", "get", "set"].map(calls), [2, 1, 1, 0]);
     let buckets = bus.bucket_stats("orders").await.unwrap().len();
     assert_eq!(calls("stats"), 2 * buckets, "one a bucket");
+    bus.set_rate("orders", Some(100.0)).await.unwrap();
+    // The line of the audit is a push, which is counted for no queue.
+    assert_eq!(bus.audit(None, 9).await.unwrap().items.len(), 1);
+    assert_eq!(["push", "cancel", "get", "set"].map(calls), [3, 1, 1, 1]);
+    assert_eq!(seen.sum("duly_pushed_total"), 11.0);
+    assert_eq!(seen.value("duly_pushed_total{queue=orders}"), 11.0);
     bus.advance(secs(70)).await;
     for op in ["fetch", "settle", "poll_members", "controls", "buckets"] {
         assert!(calls(op) > 0, "{op}");

@@ -666,7 +666,7 @@ export interface components {
              */
             action: string;
             /**
-             * @description Who did it: an account, the handle of a token, the user of a command.
+             * @description Who did it: an account, the handle of a token, the user of a command, a program and its machine.
              * @example ann
              */
             actor: string;

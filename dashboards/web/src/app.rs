@@ -132,6 +132,8 @@ impl Frame {
 
 impl App {
     pub(crate) fn new(bus: Bus, access: Arc<dyn Access>) -> Self {
+        // A line of the audit says which user it was.
+        let bus = bus.with_own_audit();
         Self {
             sampler: Arc::new(Sampler::new(bus.clone())),
             bus,

@@ -10,7 +10,7 @@ pub struct AuditView {
     /// When it was done, in milliseconds since the epoch.
     #[schema(minimum = 0, example = 1767225600000u64)]
     pub at_ms: u64,
-    /// Who did it: an account, the handle of a token, the user of a command.
+    /// Who did it: an account, the handle of a token, the user of a command, a program and its machine.
     #[schema(example = "ann")]
     pub actor: String,
     /// What was done.

@@ -117,7 +117,8 @@ impl Pool {
         Ok(Self {
             name: name.into(),
             clock: bus.queue_to_push(OWN_QUEUE)?,
-            bus,
+            // A line of the audit says by whom a request was.
+            bus: bus.with_own_audit(),
             ended: Arc::default(),
         })
     }

@@ -53,7 +53,7 @@ impl Store {
         }
         let builder = Bus::builder().settings(settings).store_url(url);
         let bus = builder.only_registered().dynamic_queues();
-        let bus = bus.publish_only().start().await?;
+        let bus = bus.publish_only().start().await?.with_own_audit();
         empty::note(url, &bus).await;
         let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
         let user = user.filter(|user| user.len() <= duly::records::BY_BYTES_MAX);

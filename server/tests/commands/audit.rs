@@ -1,7 +1,9 @@
 //! `duly audit`: what commands, the API and pages have done is in one trail, where the store is.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use duly::Bus;
 use serde_json::Value;
 
 use super::alike::leaves;
@@ -180,6 +182,20 @@ async fn a_line_says_who_did_what(shop: &Shop) {
         assert_eq!(actions, expected);
         assert_eq!(found[7].2, format!("ns.mail/{id}"));
         // The trail is no queue.
+        let queues = shop.json(&["queue", "list"]);
+        assert!(!queues.to_string().contains("duly.audit"), "{queues}");
+        // What a program does stands beside it, by its name and machine.
+        let builder = Bus::builder().settings(Default::default());
+        let bus = builder.store_url(&shop.target[1]).only_registered();
+        let bus = bus.publish_only().start().await.unwrap();
+        bus.pause("ns.mail").await.unwrap();
+        bus.shutdown(Duration::from_secs(5)).await.unwrap();
+        let (actor, action, _) = lines(shop, &[]).pop().unwrap();
+        assert_eq!(action, "queue paused");
+        assert!(
+            actor.starts_with("server") && actor.contains('@'),
+            "{actor}"
+        );
         let queues = shop.json(&["queue", "list"]);
         assert!(!queues.to_string().contains("duly.audit"), "{queues}");
     } else {

@@ -18,6 +18,7 @@ use crate::bus::open::{check_durability, check_io, check_timers, open_store};
 use crate::bus::owner::BusOwner;
 use crate::bus::payloads::check_encryption;
 use crate::bus::state::ids::NewIds;
+use crate::bus::state::program_actions::AuditedBy;
 use crate::bus::state::round_trips::RoundTrips;
 use crate::config::Settings;
 use crate::core::options::NodeOptions;
@@ -200,6 +201,7 @@ impl BusBuilder {
             schedules_woken: Default::default(),
             #[cfg(feature = "schedules")]
             schedules_max: self.schedules.max.unwrap_or(SCHEDULES_MAX),
+            program_actions: Default::default(),
             outboxes: Default::default(),
             stop: Default::default(),
             is_closed: AtomicBool::new(false),
@@ -208,7 +210,9 @@ impl BusBuilder {
             virtual_time: self.virtual_time,
         });
         crate::bus::call::stored_replies::install(&inner);
-        self.states.insert(Bus::from_inside(Arc::clone(&inner)));
+        let mut of_handlers = Bus::from_inside(Arc::clone(&inner));
+        of_handlers.audited_by = AuditedBy::Bus;
+        self.states.insert(of_handlers);
         let flow = Flow::start(Setup {
             id,
             store,
@@ -231,6 +235,7 @@ impl BusBuilder {
         crate::bus::schedules::start(&inner, declared, runs);
         Ok(Bus {
             _owner: Some(Arc::new(BusOwner(Arc::clone(&inner)))),
+            audited_by: AuditedBy::Bus,
             inner,
         })
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
+use crate::bus::state::program_actions::{AuditedBy, ProgramAction};
 use crate::error::{Error, Result};
-use crate::event::QueueName;
+use crate::event::{QueueName, is_audit};
 use crate::store::{CheckTask, Damage, DamageKind, clock_ahead_us, differs};
 
 /// The most damage that a report lists; all of it is counted.
@@ -18,6 +19,7 @@ const LISTED: usize = 1_000;
 #[must_use = "nothing is looked at before `run`"]
 pub struct StoreCheck {
     inner: Arc<Inner>,
+    audited_by: AuditedBy,
     queues: Vec<String>,
     task: CheckTask,
 }
@@ -29,7 +31,7 @@ pub struct StoreCheck {
 pub struct StoreReport {
     /// How many entries were looked at.
     pub looked: u64,
-    /// How many buckets were checked.
+    /// How many buckets were checked, without those of the audit, which are checked as well.
     pub buckets: u64,
     /// How much damage of each kind there is.
     pub counts: BTreeMap<DamageKind, u64>,
@@ -91,6 +93,7 @@ impl Bus {
     pub fn check_store(&self) -> StoreCheck {
         StoreCheck {
             inner: Arc::clone(&self.inner),
+            audited_by: self.audited_by,
             queues: Vec::new(),
             task: CheckTask::default(),
         }
@@ -154,8 +157,17 @@ impl StoreCheck {
             buckets.retain(|bucket| named.contains(&bucket.queue));
         }
         for bucket in &buckets {
-            report.buckets += 1;
+            report.buckets += u64::from(!is_audit(&bucket.queue));
             report.add(store.check_bucket(bucket, self.task.clone()).await?);
+        }
+        if report.repaired > 0 {
+            let queues: Vec<_> = named.iter().map(|queue| queue.as_str()).collect();
+            let target = match queues.join(" ") {
+                none if none.is_empty() => "every queue".to_owned(),
+                queues => queues,
+            };
+            let done = ProgramAction::new("store repaired", target);
+            self.audited_by.note(&self.inner, done);
         }
         report.looked = self.task.looked();
         Ok(report)

@@ -171,6 +171,17 @@ impl DeadLetters {
                     pace.wait().await;
                     pace.took(letters.len());
                     let done = self.act(act, &bucket, letters.to_vec()).await?;
+                    if bulk.done == 0 && done > 0 {
+                        // With the first ones, as the caller may be gone before the last.
+                        let action = match act {
+                            BulkAction::Revive => "dead letters revived",
+                            BulkAction::Drop => "dead letters dropped",
+                        };
+                        self.note(
+                            action,
+                            self.filter.queues.iter().map(|queue| queue.as_str()),
+                        );
+                    }
                     bulk.done += done;
                     bulk.passed_over += letters.len() as u64 - done;
                 }

@@ -149,6 +149,8 @@ impl DeadLetters {
             };
             match self.inner.apply(&bucket, edit).await? {
                 ChangeOutcome::Changed(_) | ChangeOutcome::ChangedAfterAttempt(_) => {
+                    let action = was.map_or("dead letters edited", |_| "dead letters revived");
+                    self.note(action, [queue.as_str()]);
                     return Ok(Edited::Edited);
                 }
                 ChangeOutcome::TooLate(State::Dead) => result = Edited::Conflict,

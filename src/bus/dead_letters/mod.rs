@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
+use crate::bus::program_audit::target_in;
+use crate::bus::state::program_actions::{AuditedBy, ProgramAction};
 use crate::error::{Error, Result, shown};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::record::{BY_BYTES_MAX, Cause};
@@ -43,6 +45,7 @@ const IDS_MAX: usize = 10_000;
 #[must_use = "nothing is asked or done before the last step, such as `page` or `revive_all`"]
 pub struct DeadLetters {
     inner: Arc<Inner>,
+    audited_by: AuditedBy,
     filter: DeadLetterFilter,
     after: Option<DeadLetterCursor>,
     limit: Option<usize>,
@@ -95,14 +98,15 @@ impl Bus {
     /// # }
     /// ```
     pub fn dead_letters(&self) -> DeadLetters {
-        DeadLetters::new(&self.inner)
+        DeadLetters::new(&self.inner, self.audited_by)
     }
 }
 
 impl DeadLetters {
-    pub(super) fn new(inner: &Arc<Inner>) -> Self {
+    fn new(inner: &Arc<Inner>, audited_by: AuditedBy) -> Self {
         Self {
             inner: Arc::clone(inner),
+            audited_by,
             filter: DeadLetterFilter::default(),
             after: None,
             limit: None,
@@ -223,6 +227,15 @@ impl DeadLetters {
     /// Keeps the first error.
     fn is_wrong(&mut self, why: String) {
         self.wrong.get_or_insert(why);
+    }
+
+    /// Notes for the audit what was done to those of some queues; without any it is every queue.
+    fn note<'a>(&self, action: &'static str, queues: impl IntoIterator<Item = &'a str>) {
+        let done = ProgramAction {
+            by: self.by.clone(),
+            ..ProgramAction::new(action, target_in(queues, "dead letters"))
+        };
+        self.audited_by.note(&self.inner, done);
     }
 
     fn check(&self) -> Result<()> {

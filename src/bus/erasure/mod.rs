@@ -15,6 +15,7 @@ use std::time::Duration;
 pub use self::cursor::ErasureCursor;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
+use crate::bus::program_audit::program;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
 use crate::record::{BY_BYTES_MAX, Cursor};
@@ -150,7 +151,8 @@ impl Erasure {
         self
     }
 
-    /// Sets who erases, for the audit and the records: up to 128 bytes. Default: `program`.
+    /// Sets who erases, for the audit and the records: up to 128 bytes. Default: in the audit this
+    /// program and its machine, such as `orders@web-1`.
     pub fn by(mut self, name: impl Into<String>) -> Self {
         let name = name.into();
         if name.is_empty() || name.len() > BY_BYTES_MAX {
@@ -251,8 +253,8 @@ impl Erasure {
     /// Adds to the audit that it begins.
     async fn begin(&self) -> Result<()> {
         let bus = Bus::from_inside(Arc::clone(&self.inner));
-        let actor = self.by.as_deref().unwrap_or("program");
-        bus.add_to_audit(actor, "events of a key erased", &self.target())
+        let actor = self.by.clone().unwrap_or_else(program);
+        bus.add_to_audit(&actor, "events of a key erased", &self.target())
             .await?;
         // From now on the store overwrites what it deletes.
         self.inner.open()?.erase_records(Vec::new()).await?;

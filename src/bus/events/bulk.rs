@@ -7,7 +7,9 @@ use futures_util::StreamExt;
 
 use crate::bus::events::{Events, StoredEvent};
 use crate::bus::fan_out::in_order;
+use crate::bus::program_audit::target_in;
 use crate::bus::scan::EventCursor;
+use crate::bus::state::program_actions::ProgramAction;
 use crate::core::op::{CancelOutcome, ChangeOutcome};
 use crate::error::Result;
 use crate::event::State;
@@ -94,6 +96,8 @@ impl Events {
         };
         let inner = Arc::clone(&self.inner);
         let limit = self.page_limit();
+        let queues = self.queues.iter().map(|queue| queue.as_str());
+        let (audited_by, target) = (self.audited_by, target_in(queues, "events"));
         let (page, last_read) = self.page_and_last_read().await?;
         // A schedule, or a reply, is none of the events that somebody means.
         let mut waiting = page.items;
@@ -118,7 +122,13 @@ impl Events {
             let mut changes = in_order(some.map(|event| change(event, action)));
             while let Some(is_changed) = changes.next().await {
                 matched += 1;
-                changed += usize::from(is_changed?);
+                if is_changed? {
+                    changed += 1;
+                    if changed == 1 {
+                        // With the first one, as the caller may be gone before the last.
+                        audited_by.note(&inner, ProgramAction::new(action_of(action), &*target));
+                    }
+                }
             }
         }
         // A store that returns more than the limit has done so with its last page.
@@ -132,6 +142,14 @@ impl Events {
             changed: changed as u64,
             next: next.or(page.next).map(|place| EventCursor { due, ..place }),
         })
+    }
+}
+
+/// Returns what the audit says of an action.
+const fn action_of(action: EventAction) -> &'static str {
+    match action {
+        EventAction::Cancel => "events cancelled",
+        EventAction::Reschedule(_) => "events rescheduled",
     }
 }
 

@@ -27,6 +27,7 @@ use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::queue::Queue;
 use crate::bus::scan::EventCursor;
+use crate::bus::state::program_actions::AuditedBy;
 use crate::core::op::{CancelOutcome, ChangeOutcome, PeekBy, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, QueueName, State, is_audit};
@@ -69,6 +70,7 @@ pub const EVENTS_MAX: usize = 1_000_000;
 #[must_use = "nothing is asked or done before the last step, such as `page` or `cancel`"]
 pub struct Events {
     inner: Arc<Inner>,
+    audited_by: AuditedBy,
     /// Empty: every queue.
     queues: BTreeSet<QueueName>,
     by: PeekBy,
@@ -128,14 +130,14 @@ impl Bus {
 
     /// Starts a query for the events that are not over, or an operation on them.
     pub fn events(&self) -> Events {
-        Events::new(&self.inner)
+        Events::new(&self.inner, self.audited_by)
     }
 }
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Starts a query for the events of this queue that are not over, or an operation on them.
     pub fn events(&self) -> Events {
-        let mut events = Events::new(&self.handle.inner);
+        let mut events = Events::new(&self.handle.inner, AuditedBy::Bus);
         events.queues.insert(self.handle.name.clone());
         events
     }
@@ -155,9 +157,10 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 }
 
 impl Events {
-    fn new(inner: &Arc<Inner>) -> Self {
+    fn new(inner: &Arc<Inner>, audited_by: AuditedBy) -> Self {
         Self {
             inner: Arc::clone(inner),
+            audited_by,
             queues: BTreeSet::new(),
             by: PeekBy::All,
             filter: EventFilter::default(),

@@ -1,5 +1,6 @@
 //! Replay: events of records are pushed once more, each as an event of its own.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,8 +10,10 @@ use crate::bus::fan_out::in_order;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::payloads::EncodedValue;
+use crate::bus::program_audit::target_in;
 use crate::bus::push::options::EventOptions;
 use crate::bus::queue_handle::QueueHandle;
+use crate::bus::state::program_actions::{AuditedBy, ProgramAction};
 use crate::codec::DecryptedPayload;
 use crate::error::{Error, Result};
 use crate::event::{EventId, Occurrence};
@@ -26,6 +29,7 @@ const REPLAY_HEADER: &str = "duly-replay-of";
 #[must_use = "nothing is pushed before `push`"]
 pub struct Replay {
     inner: Arc<Inner>,
+    audited_by: AuditedBy,
     name: String,
     version: Option<u32>,
     dry_run: bool,
@@ -100,6 +104,7 @@ impl Bus {
     pub fn replay(&self, name: impl Into<String>) -> Replay {
         Replay {
             inner: Arc::clone(&self.inner),
+            audited_by: self.audited_by,
             name: name.into(),
             version: None,
             dry_run: false,
@@ -148,8 +153,19 @@ impl Replay {
                 ReplayEnd::Unreadable => &mut report.unreadable,
             };
             *count += 1;
+            if report.pushed == 1 && !self.dry_run {
+                // With the first one, as the caller may be gone before the last.
+                self.note(records.iter().filter(is_meant));
+            }
         }
         Ok(report)
+    }
+
+    fn note<'a>(&self, records: impl Iterator<Item = &'a Record>) {
+        let queues: BTreeSet<_> = records.map(|record| record.queue.as_str()).collect();
+        let target = target_in(queues, &format!("replay {}", self.name));
+        let done = ProgramAction::new("records replayed", target);
+        self.audited_by.note(&self.inner, done);
     }
 
     async fn push_one(&self, record: &Record) -> Result<ReplayEnd> {

@@ -23,6 +23,7 @@ mod written;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
@@ -38,6 +39,7 @@ use crate::bus::schedules::occurrence_options::OccurrenceOptions;
 use crate::bus::schedules::occurrence_queue::queue_for;
 pub(in crate::bus) use crate::bus::schedules::payloads::next_events;
 pub use crate::bus::schedules::shown::Schedule;
+use crate::bus::state::program_actions::{AuditedBy, ProgramAction};
 use crate::core::op::BATCH_MAX;
 use crate::error::{Error, ErrorKind, Result, shown};
 use crate::event::{BucketKey, EventId, Occurrence, QueueName, SCHEDULES, has_schedules};
@@ -80,6 +82,7 @@ pub(in crate::bus) fn start(inner: &Arc<Inner>, declared: Declared, runs: bool) 
 #[derive(Clone)]
 pub struct Schedules {
     inner: Arc<Inner>,
+    audited_by: AuditedBy,
 }
 
 impl fmt::Debug for Schedules {
@@ -94,6 +97,7 @@ impl Bus {
     pub fn schedules(&self) -> Schedules {
         Schedules {
             inner: Arc::clone(&self.inner),
+            audited_by: self.audited_by,
         }
     }
 }
@@ -241,17 +245,23 @@ impl Schedules {
             if links.find(name).await?.is_none()
                 && create(&self.inner, &links, (name, &options), none).await?
             {
+                self.note("schedule set", name);
                 return Ok(());
             }
             let now = self.inner.now();
+            let has_changed = AtomicBool::new(false);
             let edit = |link: &mut Link| {
                 let is_other = link.options != options || link.removed;
+                has_changed.store(is_other, Ordering::Relaxed);
                 if is_other {
                     link.set_options(options.clone(), known.clone(), now);
                 }
                 Ok(link.note_queue_options(known.clone(), true) || is_other)
             };
             if links.change(name, edit).await?.is_some() {
+                if has_changed.into_inner() {
+                    self.note("schedule set", name);
+                }
                 return Ok(());
             }
             // It was removed meanwhile.
@@ -267,7 +277,7 @@ impl Schedules {
     /// As [`set`](Self::set); [`ErrorKind::NotFound`] if there is no such schedule.
     pub async fn pause(&self, name: &str) -> Result<()> {
         let now = self.inner.now();
-        self.change(name, move |link| {
+        self.change("schedule paused", name, move |link| {
             let is_running = link.paused.is_none();
             link.paused.get_or_insert(now);
             is_running
@@ -282,7 +292,8 @@ impl Schedules {
     ///
     /// As [`pause`](Self::pause).
     pub async fn resume(&self, name: &str) -> Result<()> {
-        self.change(name, |link| link.paused.take().is_some()).await
+        let resume = |link: &mut Link| link.paused.take().is_some();
+        self.change("schedule resumed", name, resume).await
     }
 
     /// Removes a schedule, and cancels its occurrences that wait. Returns whether there was one.
@@ -294,8 +305,8 @@ impl Schedules {
     ///
     /// As [`set`](Self::set).
     pub async fn remove(&self, name: &str) -> Result<bool> {
-        let removed = self.change(name, |link| !std::mem::replace(&mut link.removed, true));
-        match removed.await {
+        let remove = |link: &mut Link| !std::mem::replace(&mut link.removed, true);
+        match self.change("schedule removed", name, remove).await {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
@@ -323,26 +334,46 @@ impl Schedules {
             skipped: None,
         };
         let (value, options) = event_of(&link, &occurrence, When::Now);
-        queue.push_new(value, options).await
+        let id = queue.push_new(value, options).await?;
+        let done = ProgramAction::new("schedule run", target_of(name));
+        self.audited_by.note(&self.inner, done);
+        Ok(id)
+    }
+
+    /// Notes a change for the audit.
+    fn note(&self, action: &'static str, name: &str) {
+        let done = ProgramAction::new(action, target_of(name));
+        self.audited_by.note_each(&self.inner, done);
     }
 
     async fn change(
         &self,
+        action: &'static str,
         name: &str,
         edit: impl Fn(&mut Link) -> bool + Send + Sync,
     ) -> Result<()> {
         check_name(name)?;
+        let has_changed = AtomicBool::new(false);
         let edit = |link: &mut Link| {
             if link.removed {
                 return Err(unknown(&link.name));
             }
             let is_other = edit(link);
+            has_changed.store(is_other, Ordering::Relaxed);
             link.change += u64::from(is_other);
             Ok(is_other)
         };
         let changed = Links::of(&self.inner, name)?.change(name, edit).await?;
-        changed.map(|_| ()).ok_or_else(|| unknown(name))
+        changed.ok_or_else(|| unknown(name))?;
+        if has_changed.into_inner() {
+            self.note(action, name);
+        }
+        Ok(())
     }
+}
+
+fn target_of(name: &str) -> String {
+    format!("schedules/{name}")
 }
 
 fn unknown(name: &str) -> Error {

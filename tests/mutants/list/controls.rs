@@ -204,7 +204,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "no line of the audit goes",
         &[put(
             "Bus::trim_audit",
-            "$stats.scheduled <= «LINES_MAX» + LINES_OVER",
+            "$stats.scheduled <= «$most» + LINES_OVER",
             "usize::MAX / 2",
         )],
         delivery("the_audit_is_bounded_and_the_oldest_lines_go"),
@@ -213,11 +213,31 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "audit-of-all-in-one",
         "a busy namespace pushes the lines of others out of the audit",
         &[put(
-            "audit::trail_of",
+            "Trail::queue",
             "return «$trail»",
             "AUDIT.to_owned()",
         )],
         delivery("the_audit_is_bounded_and_the_oldest_lines_go"),
+    ),
+    Controls.bug(
+        "audit-of-programs-and-people",
+        "what programs do pushes what people did out of the audit",
+        &[put(
+            "Bus::add_own_line",
+            "self.add_line(«Trail::Programs», $line)",
+            "Trail::People",
+        )],
+        delivery("what_programs_do_is_bounded_and_pushes_no_line_of_a_person_out"),
+    ),
+    Controls.bug(
+        "audit-of-one-program-alone",
+        "a pause that undoes what another program did is taken for a repetition",
+        &[put(
+            "Bus::set",
+            "changes_nothing = «$control.is_ok_and($..)»;",
+            "true",
+        )],
+        delivery("what_one_program_does_after_another_has_a_line"),
     ),
     Controls.bug(
         "declared-rate-ignored",

@@ -82,6 +82,14 @@ async fn is_healthy_under_load(url: &str) {
     let report = bus.check_store().run().await.unwrap();
     assert_eq!(report.buckets, 2);
     assert!(!report.counts.contains_key(&DamageKind::Unregistered));
+    // What the program did is in the audit, which is no queue of its.
+    let audit = bus.audit(None, 10).await.unwrap().items;
+    let done: Vec<_> = audit
+        .iter()
+        .map(|line| (&*line.action, &*line.target))
+        .collect();
+    assert_eq!(done, [("dead letters revived", "letters, dead letters")]);
+    assert_eq!(bus.queues().await.unwrap().len(), 1);
     stop(&bus).await;
 }
 

@@ -1,0 +1,110 @@
+//! A line of the audit, its place, and the parts of the audit.
+
+use crate::bus::own_queues::beside;
+use crate::error::{Error, Result};
+use crate::event::{AUDIT, EventId, PROGRAM_AUDIT, QueueName};
+use crate::time::Timestamp;
+
+/// How many lines of a namespace are kept, and how many of those of programs.
+pub(super) const LINES_MAX: usize = 10_000;
+const PROGRAM_LINES_MAX: usize = 1_000;
+
+/// A line of the audit of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuditLine {
+    /// When it was added.
+    pub at: Timestamp,
+    /// Who did it, as they say.
+    pub actor: String,
+    /// What was done, such as `queue paused`.
+    pub action: String,
+    /// To what: a queue, an event, a filter.
+    pub target: String,
+    pub(super) id: EventId,
+}
+
+/// A place between two lines of the audit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AuditCursor {
+    pub(super) at: Timestamp,
+    id: EventId,
+}
+
+/// A part of the audit, which has a bound of its own.
+#[derive(Clone, Copy)]
+pub(super) enum Trail {
+    /// What was done for somebody.
+    People,
+    /// What programs did.
+    Programs,
+}
+
+impl Trail {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::People => AUDIT,
+            Self::Programs => PROGRAM_AUDIT,
+        }
+    }
+
+    pub(super) const fn lines_max(self) -> usize {
+        match self {
+            Self::People => LINES_MAX,
+            Self::Programs => PROGRAM_LINES_MAX,
+        }
+    }
+
+    /// Returns the queue of the lines about a target: that of the namespace of the name that it begins
+    /// with, or that of the store.
+    pub(super) fn queue(self, target: &str) -> String {
+        let name = target.strip_prefix("schedules/").unwrap_or(target);
+        let name = name.split(['/', ',', ' ']).next().unwrap_or_default();
+        let trail = beside(name, self.name());
+        if QueueName::new(&trail).is_ok() {
+            return trail;
+        }
+        self.name().to_owned()
+    }
+}
+
+impl AuditLine {
+    /// The place behind which older lines are.
+    #[must_use]
+    pub fn cursor(&self) -> AuditCursor {
+        AuditCursor {
+            at: self.at,
+            id: self.id,
+        }
+    }
+}
+
+/// Formats as `milliseconds-id`.
+impl std::fmt::Display for AuditCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.at.as_millis(), self.id)
+    }
+}
+
+impl std::str::FromStr for AuditCursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let read = || {
+            let (at, id) = text.split_once('-')?;
+            let is_plain = at.bytes().all(|byte| byte.is_ascii_digit());
+            let is_plain = is_plain && (at == "0" || !at.starts_with('0'));
+            let at = is_plain.then(|| at.parse().ok()).flatten()?;
+            Some(Self {
+                at: Timestamp::from_millis(at),
+                id: id.parse().ok()?,
+            })
+        };
+        read().ok_or_else(|| {
+            Error::invalid(format!(
+                "`{}` is not a cursor of the audit; use `next` of the page before",
+                crate::error::shown(text)
+            ))
+        })
+    }
+}
