@@ -66,11 +66,12 @@ impl Bus {
     /// What a program does that others see has a line by itself, in the name of the program and its
     /// machine, such as `orders@web-1`: a queue is paused, resumed, or gets another rate, number of
     /// workers or of buckets; a schedule is set, paused, resumed, removed or run; pages of events are
-    /// changed; dead letters are revived or dropped; records are replayed; the store is repaired. What it
-    /// does to single events, or to those of a key, is its business and has none, as has what changes
-    /// nothing. The same again has one line in ten minutes. The line follows the action: it is pushed
-    /// behind it, until the end of [`shutdown`](Self::shutdown), and an action whose line the store does
-    /// not take is done all the same; that is logged.
+    /// changed; dead letters are revived, dropped or edited; records are replayed; the store is repaired.
+    /// What it does to single events, or to those of a key, is its business and has none. A pause, a
+    /// resume and a change of a schedule have a line each time that they change something, the same of
+    /// all else one in ten minutes. The line follows the action: it is pushed behind it, before the end
+    /// of [`shutdown`](Self::shutdown), and an action whose line the store does not take is done all the
+    /// same, and that is logged.
     ///
     /// A target that begins with `shop.`, such as `shop.close`, is of the namespace `shop`. Of each
     /// namespace, and of all that is of none, the newest 10,000 lines are kept, for 400 days; beside
