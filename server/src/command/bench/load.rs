@@ -108,7 +108,8 @@ async fn open(place: &Place, watch: Option<&Arc<Watch>>) -> Result<(Bus, Queue<S
                 .queue(QUEUE, choices)
         }
     };
-    let bus = builder.start().await?;
+    // Its place is removed behind it, and the audit with it.
+    let bus = builder.start().await?.with_own_audit();
     let queue = bus.queue_named(QUEUE)?;
     Ok((bus, queue))
 }
