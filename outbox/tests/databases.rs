@@ -136,12 +136,21 @@ impl Outbox {
 
     /// Pushes an order by plain SQL.
     pub(crate) async fn push_plain(&self, number: u64) {
+        self.push_plain_with(number, "{}").await;
+    }
+
+    /// Pushes an order by plain SQL with options.
+    pub(crate) async fn push_plain_with(&self, number: u64, options: &str) {
         let payload = format!("{{\"number\": {number}}}");
         let sql = match self {
-            Self::Postgres(_) => format!("select duly_push('orders', '{payload}')"),
-            Self::Sqlite(_) | Self::Mysql(_) => {
-                format!("insert into duly_outbox (queue, payload) values ('orders', '{payload}')")
+            Self::Postgres(_) => {
+                format!("select duly_push('orders', '{payload}', '0', '{options}')")
             }
+            Self::Mysql(_) => format!("call duly_push('orders', '{payload}', null, '{options}')"),
+            Self::Sqlite(_) => format!(
+                "insert into duly_outbox (queue, payload, options) \
+                 values ('orders', '{payload}', '{options}')"
+            ),
         };
         self.execute(&sql).await;
     }

@@ -273,23 +273,10 @@ async fn an_expiry_counts_from_the_insert() {
     for outbox in Outbox::all().await {
         let seen = Seen::default();
         let bus = bus("memory:", &seen).await;
-        let insert = |number: u64, expires_after: &str| {
-            let (payload, options) = (
-                format!("{{\"number\": {number}}}"),
-                format!("{{\"expires_after\": \"{expires_after}\"}}"),
-            );
-            match outbox {
-                Outbox::Postgres(_) => {
-                    format!("select duly_push('orders', '{payload}', '0', '{options}')")
-                }
-                Outbox::Sqlite(_) | Outbox::Mysql(_) => format!(
-                    "insert into duly_outbox (queue, payload, options) \
-                     values ('orders', '{payload}', '{options}')"
-                ),
-            }
-        };
-        outbox.execute(&insert(1, "40m")).await;
-        outbox.execute(&insert(2, "2h")).await;
+        for (number, expires_after) in [(1, "40m"), (2, "2h")] {
+            let options = format!("{{\"expires_after\": \"{expires_after}\"}}");
+            outbox.push_plain_with(number, &options).await;
+        }
         let an_hour_ago = match outbox {
             Outbox::Postgres(_) => "update duly_outbox set at = at - interval '1 hour'",
             Outbox::Sqlite(_) | Outbox::Mysql(_) => "update duly_outbox set at = at - 3600000",

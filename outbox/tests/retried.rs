@@ -111,6 +111,37 @@ async fn an_event_under_the_id_of_another_is_refused_and_goes_on_if_an_operator_
     }
 }
 
+/// The first of them to go on takes nothing from the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_one_chosen_id_are_each_handled_once_an_operator_says_so() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = bus("memory:", &seen).await;
+        let queue = orders(&bus);
+        let ids = [queue.new_id(), queue.id_for_name("7")];
+        for (first, id) in (0..).step_by(10).zip(ids) {
+            queue.event(order(first)).id(id).push().await.unwrap();
+            for number in first + 1..first + 5 {
+                outbox.push_given(&queue, number, id).await;
+            }
+            for number in first + 5..first + 8 {
+                let options = format!("{{\"id\": \"{id}\"}}");
+                outbox.push_plain_with(number, &options).await;
+            }
+        }
+        let relay = outbox.relay(&bus).await;
+        let taken =
+            "select count(*) from duly_outbox_refused where reason like '%another payload%'";
+        outbox.until(taken, 14).await;
+        outbox.retry(true).await;
+        outbox.until(REFUSED, 0).await;
+        outbox.settled().await;
+        seen.reach(16).await;
+        assert!(seen.counts().values().all(|count| *count == 1));
+        relay.stop().await;
+    }
+}
+
 /// They have no column that says whether a refused row was pushed, and no salt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_of_an_earlier_form_are_brought_up_to_date() {

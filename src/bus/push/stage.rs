@@ -174,12 +174,16 @@ impl Bus {
     }
 
     /// Gives a staged event an id that is made by the store's time now, with the random part of the
-    /// first one. Only for an event that was surely not accepted under its first id, or that may be
-    /// handled twice.
+    /// first one, unless others may have that from their callers, too. Only for an event that was
+    /// surely not accepted under its first id, or that may be handled twice.
     pub(crate) fn renew_staged(&self, staged: &StagedEvent) -> Result<StagedEvent> {
         let mut envelope = (*staged.event.envelope).clone();
-        let bucket = envelope.bucket();
-        let id = EventId::from_parts(self.inner.now(), bucket, envelope.id.entropy());
+        let (now, bucket) = (self.inner.now(), envelope.bucket());
+        let id = if staged.is_given {
+            EventId::random(now, bucket)
+        } else {
+            EventId::from_parts(now, bucket, envelope.id.entropy())
+        };
         let ids = (envelope.id, id);
         let queue = envelope.queue.clone();
         envelope.payload = self
