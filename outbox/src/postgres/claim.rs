@@ -1,5 +1,7 @@
 //! The statements of a step: a claim with its page, a close, and a start from nothing.
 
+use std::time::Duration;
+
 use crate::postgres::page;
 use crate::postgres::session::text;
 use crate::postgres::step::Step;
@@ -13,18 +15,22 @@ const BEGIN: &str = "begin isolation level read committed; set local jit = off; 
 
 /// Returns the statements that claim rows and read them: the first row of the reply is the number of
 /// the step, unless another relay was faster.
-pub(crate) fn claim(claim: &Step) -> String {
+pub(crate) fn claim(claim: &Step, hold: Duration) -> String {
     format!(
         "{BEGIN}; {}; {}; commit",
-        claim.insert(),
+        claim.insert(hold),
         page::select(claim)
     )
 }
 
 /// Returns the statement that writes a step, and with it what becomes of the rows that it passes. It
 /// returns the number of the step, unless another relay was faster; then it does nothing.
-pub(crate) fn close(step: &Step, places: &[(u64, u64)], closing: &Closing) -> String {
-    let mut sql = format!("with step as ({})", step.insert());
+pub(crate) fn close(
+    (step, hold): (&Step, Duration),
+    places: &[(u64, u64)],
+    closing: &Closing,
+) -> String {
+    let mut sql = format!("with step as ({})", step.insert(hold));
     let place = |at: usize| places.get(at).copied().unwrap_or_default();
     if !closing.refused.is_empty() {
         let rows = closing.refused.iter().map(|row| {
@@ -81,7 +87,7 @@ const UNTIL_ITS_END: &str = "set local statement_timeout = 0; set local lock_tim
 
 /// Returns the statements that start from nothing: every row counts as new and as possibly pushed,
 /// under the transaction ids of this database.
-pub(crate) fn reset(step: &Step) -> String {
+pub(crate) fn reset(step: &Step, hold: Duration) -> String {
     format!(
         "begin isolation level read committed; {UNTIL_ITS_END}; {}; \
          update duly_outbox set xid = pg_current_xact_id(), repeated = true \
@@ -90,7 +96,7 @@ pub(crate) fn reset(step: &Step) -> String {
          or xid > pg_current_xact_id()); \
          update duly_outbox_deferred set repeated = true, holder = '' \
          where exists (select from duly_outbox_step where n = {n} and holder = '{own}'); commit",
-        step.insert(),
+        step.insert(hold),
         n = step.n,
         own = step.holder.as_deref().unwrap_or_default(),
     )

@@ -26,6 +26,10 @@ const LOOK_LONG: Duration = Duration::from_millis(5);
 const COUNTED_MAX: usize = 100_000;
 /// How long a request may take.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
+/// How long other relays leave a page alone: twice as long as the last one took, since a page that
+/// takes longer than it is held is pushed in vain, and between these. A look believes in up to a minute.
+const HOLD_MIN: Duration = Duration::from_secs(3);
+const HOLD_MAX: Duration = Duration::from_secs(45);
 /// The server ends it before: what is given up here would go on there, and wait for locks.
 const STATEMENT_MAX: &str = "set local statement_timeout = '20s'";
 /// An outbox in PostgreSQL.
@@ -33,8 +37,10 @@ pub(crate) struct PostgresSource<S> {
     session: S,
     /// The name of this relay.
     own: String,
-    /// The page that is being pushed, and the step that claims it.
-    taken: Option<(Step, Page)>,
+    /// The page that is being pushed, the step that claims it, and since when.
+    taken: Option<(Step, Page, Instant)>,
+    /// How long the next page is held.
+    hold: Duration,
     news: News,
     /// How long the quickest look took.
     quickest: Duration,
@@ -48,6 +54,7 @@ impl<S: Session + 'static> PostgresSource<S> {
             session,
             own: format!("{:016x}", fastrand::u64(..)),
             taken: None,
+            hold: HOLD_MIN,
             news: News::default(),
             quickest: REQUEST_MAX,
             swept_all: None,
@@ -104,13 +111,13 @@ impl<S: Session + 'static> PostgresSource<S> {
                 Ok(TakeReply::Nothing)
             }
             NextStep::Push { claim, is_repeated } => {
-                let sql = claim::claim(&claim);
+                let (sql, began) = (claim::claim(&claim, self.hold), Instant::now());
                 let Some(rows) = self.step(&sql, claim.n).await? else {
                     return Ok(TakeReply::Locked);
                 };
                 let page = page::read(&rows, is_repeated)?;
                 let rows = page.rows.clone();
-                self.taken = Some((claim, page));
+                self.taken = Some((claim, page, began));
                 Ok(TakeReply::Rows(rows))
             }
         }
@@ -128,7 +135,7 @@ impl<S: Session + 'static> PostgresSource<S> {
         step.n += 1;
         step.done = look.now;
         step.holder = None;
-        self.step(&step.insert(), step.n).await.map(drop)
+        self.step(&step.insert(self.hold), step.n).await.map(drop)
     }
 
     async fn reset(&mut self, look: Look) -> Result<()> {
@@ -149,11 +156,13 @@ impl<S: Session + 'static> PostgresSource<S> {
             is_repeated: false,
             holder: Some(self.own.clone()),
         };
-        self.step(&claim::reset(&step), step.n).await.map(drop)
+        self.step(&claim::reset(&step, self.hold), step.n)
+            .await
+            .map(drop)
     }
 
     async fn close_page(&mut self, closing: Closing) -> Result<bool> {
-        let Some((claim, page)) = self.taken.take() else {
+        let Some((claim, page, began)) = self.taken.take() else {
             return Ok(false);
         };
         let is_whole = closing.passed == page.rows.len();
@@ -161,8 +170,19 @@ impl<S: Session + 'static> PostgresSource<S> {
         // Of rows that stay it stays known, too.
         let is_repeated = closing.is_repeated || !is_whole && page.is_repeated;
         let step = claim.passing(last, is_whole && page.is_last, is_repeated);
-        let sql = claim::close(&step, &page.places, &closing);
-        Ok(self.step(&sql, step.n).await?.is_some())
+        let sql = claim::close((&step, self.hold), &page.places, &closing);
+        let is_passed = self.step(&sql, step.n).await?.is_some();
+        let took = began.elapsed();
+        self.hold = (2 * took).clamp(HOLD_MIN, HOLD_MAX);
+        if !is_passed {
+            let hold = self.hold;
+            tracing::debug!(
+                ?took,
+                ?hold,
+                "another relay has taken a page of the outbox meanwhile"
+            );
+        }
+        Ok(is_passed)
     }
 
     async fn count(&mut self) -> Result<Waiting> {

@@ -1,5 +1,7 @@
 //! The state of the relays in the database, and what follows from it: a pure function.
 
+use std::time::Duration;
+
 use crate::postgres::snapshot::Snapshot;
 use crate::session::TextRow;
 
@@ -161,8 +163,9 @@ impl Step {
         next
     }
 
-    /// Returns a statement that inserts it, unless there is a newer one; it returns the number.
-    pub(crate) fn insert(&self) -> String {
+    /// Returns a statement that inserts it, unless there is a newer one, and by which others leave its
+    /// holder alone for this long; it returns the number.
+    pub(crate) fn insert(&self, hold: Duration) -> String {
         let Self {
             n,
             cluster,
@@ -175,15 +178,15 @@ impl Step {
             Some(reading) => format!("'{reading}'"),
             None => "null".to_owned(),
         };
-        let (holder, until) = match &self.holder {
-            Some(holder) => (holder.as_str(), "clock_timestamp() + interval '3 s'"),
-            None => ("", "clock_timestamp()"),
+        let (holder, hold_ms) = match &self.holder {
+            Some(holder) => (holder.as_str(), hold.as_millis()),
+            None => ("", 0),
         };
         format!(
             "insert into duly_outbox_step (n, part, cluster, done, reading, passed_xid, passed_n, \
              repeated, holder, until) select {n}, {part}, '{cluster}', '{done}'::pg_snapshot, \
              {reading}::pg_snapshot, '{xid}'::xid8, {row}, {is_repeated}, '{holder}', \
-             {until} \
+             clock_timestamp() + interval '{hold_ms} ms' \
              where not exists (select from duly_outbox_step where n >= {n}) returning n",
             part = n / STEPS_IN_PART % 2,
         )
