@@ -15,7 +15,7 @@ use crate::faulty::Faulty;
 use crate::partly::faulty;
 use crate::servers::{Postgres, PostgresOptions};
 use crate::world::{
-    self, Order, Seen, TestDatabase, TestMysql, World, eventually, order, orders, push, push_to,
+    Order, Seen, TestDatabase, TestMysql, World, eventually, order, orders, push, push_to,
 };
 
 /// A window of few ends, so that ids from before those are too old.
@@ -200,38 +200,6 @@ async fn a_plain_row_of_a_copy_is_not_pushed_under_another_id() {
                        where reason like '%may have been accepted%'";
         outbox.until(refused, 1).await;
         assert!(!seen.numbers().contains(&1), "it may have been handled");
-        relay.stop().await;
-    }
-}
-
-/// Its id is the same each time it is read, so the store knows it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plain_row_that_a_restored_backup_has_again_is_handled_once() {
-    for outbox in Outbox::all().await {
-        if matches!(outbox, Outbox::Postgres(_)) {
-            continue; // a function gives an id at the insert
-        }
-        let seen = Seen::default();
-        let bus = world::bus("memory:", &seen).await;
-        outbox.push_plain(1).await;
-        outbox
-            .execute("create table backup as select * from duly_outbox")
-            .await;
-        let relay = outbox.relay(&bus).await;
-        seen.reach(1).await;
-        outbox.settled().await;
-        outbox
-            .execute("insert into duly_outbox select * from backup")
-            .await;
-        outbox.push_plain(2).await;
-        seen.reach(2).await;
-        outbox.settled().await;
-        let is_idle = async || {
-            let stats = bus.stats("orders").await.unwrap();
-            stats.scheduled + stats.ready + stats.leased == 0
-        };
-        eventually("nothing is left to handle", is_idle).await;
-        assert_eq!(seen.counts()[&1], 1, "doubled");
         relay.stop().await;
     }
 }

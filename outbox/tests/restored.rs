@@ -9,7 +9,9 @@ use sqlx_0_8::Executor;
 use crate::aged::{forget, forgetful, forgetful_with_clock, push_an_hour_ago};
 use crate::databases::{Outbox, REFUSED};
 use crate::drivers::Driver;
-use crate::world::{Order, Seen, TestDatabase, TestMysql, eventually, order, orders, push_to};
+use crate::world::{
+    self, Order, Seen, TestDatabase, TestMysql, eventually, order, orders, push_to,
+};
 
 /// Waits until a table that is made has another time: those are whole seconds.
 async fn another_second(database: &TestMysql) {
@@ -102,6 +104,59 @@ async fn an_event_of_a_chosen_id_that_a_backup_has_again_is_known_by_its_records
         .await;
         let counts = seen.counts();
         assert_eq!((counts[&1], counts[&3]), (1, 1), "doubled");
+        assert_eq!(outbox.number(REFUSED).await, 0);
+        relay.stop().await;
+    }
+}
+
+/// Its place and, if it has a key, its id follow from it each time that it is read, by the number of
+/// buckets that its queue has then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plain_rows_that_are_there_again_are_handled_once_whatever_the_number_of_buckets() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = world::bus("memory:", &seen).await;
+        let queue = orders(&bus);
+        for number in 0..24_u64 {
+            let options = match number % 4 {
+                0 => "{}".to_owned(),
+                1 => format!("{{\"key\": \"customer:{number}\"}}"),
+                2 => format!("{{\"key\": \"a\", \"unique\": \"order:{number}\"}}"),
+                _ => format!("{{\"id\": \"{}\"}}", queue.id_for_name(&number.to_string())),
+            };
+            outbox.push_plain_with(number, &options).await;
+        }
+        let (an_hour_ago, again) = match outbox {
+            Outbox::Postgres(_) => (
+                "create table backup ()",
+                "update duly_outbox_step set cluster = 'other' \
+                 where n = (select max(n) from duly_outbox_step)",
+            ),
+            Outbox::Sqlite(_) | Outbox::Mysql(_) => (
+                "update duly_outbox set at = at - 3600000; \
+                 create table backup as select * from duly_outbox",
+                "insert into duly_outbox select * from backup",
+            ),
+        };
+        outbox.execute(an_hour_ago).await;
+        let relay = outbox.relay(&bus).await;
+        seen.reach(24).await;
+        outbox.settled().await;
+        for (restored, buckets) in (1..).zip([8, 3, 64, 5, 1]) {
+            bus.set_buckets("orders", Some(buckets)).await.unwrap();
+            outbox.execute(again).await;
+            outbox.push_plain(100 + restored).await;
+            seen.reach(24 + usize::try_from(restored).unwrap()).await;
+            outbox.settled().await;
+            eventually("nothing is left to handle", async || {
+                let stats = bus.stats("orders").await.unwrap();
+                stats.scheduled + stats.ready + stats.leased == 0
+            })
+            .await;
+            let handled_again = seen.counts().into_iter().filter(|(_, count)| *count > 1);
+            let handled_again: Vec<_> = handled_again.collect();
+            assert_eq!(handled_again, [], "{}: {buckets} buckets", outbox.name());
+        }
         assert_eq!(outbox.number(REFUSED).await, 0);
         relay.stop().await;
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 
+use crate::bus::fan_out::in_order;
 use crate::bus::handle::Bus;
 use crate::bus::payloads::EncodedValue;
 use crate::bus::push::prepare::PreparedEvent;
@@ -12,8 +13,8 @@ use crate::bus::push::staged::StagedEvent;
 use crate::bus::queue_handle::QueueHandle;
 use crate::core::op::{PushOutcome, StoreOp, fitting};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, QueueName};
-use crate::store::{Durability, KEEP_FOR};
+use crate::event::{BucketId, EventId, QueueName};
+use crate::store::{Durability, KEEP_FOR, KnownBuckets};
 
 /// The concurrent calls of one push of staged events.
 const CALLS_AT_ONCE: usize = 8;
@@ -79,9 +80,9 @@ async fn push_made(
     handle: &QueueHandle,
     (bucket, durability): (BucketId, Option<Durability>),
     events: &[StagedEvent],
-    mut places: Vec<usize>,
+    places: Vec<usize>,
 ) -> Vec<(usize, StagedPush)> {
-    let mut results = Vec::with_capacity(places.len());
+    let (mut places, mut results) = look_elsewhere(handle, events, places).await;
     while !places.is_empty() {
         let bytes = |place: &usize| events[*place].event.envelope.payload.len();
         let rest = places.split_off(fitting(&places, bytes).min(places.len()));
@@ -120,7 +121,7 @@ async fn push_made(
     results
 }
 
-fn of_outcome(handle: &QueueHandle, id: crate::event::EventId, outcome: PushOutcome) -> StagedPush {
+fn of_outcome(handle: &QueueHandle, id: EventId, outcome: PushOutcome) -> StagedPush {
     match outcome {
         PushOutcome::Accepted | PushOutcome::Replaced(_) => {
             handle.pushes.accepted(1, 0);
@@ -199,13 +200,96 @@ async fn push_one_given(handle: &QueueHandle, staged: &StagedEvent) -> Result<St
     }
 }
 
+/// Looks events up in other buckets; returns the places of those that are to be pushed, and results for
+/// the others.
+async fn look_elsewhere(
+    handle: &QueueHandle,
+    events: &[StagedEvent],
+    places: Vec<usize>,
+) -> (Vec<usize>, Vec<(usize, StagedPush)>) {
+    // A row that was committed lately and says that it is new is none of a backup.
+    let may_be = |place: &usize| {
+        let staged = &events[*place];
+        staged.is_derived && (staged.is_repeated || !is_staged_lately(handle, staged))
+    };
+    let (looked_up, mut rest): (Vec<usize>, Vec<usize>) = places.into_iter().partition(may_be);
+    let mut results = Vec::new();
+    if looked_up.is_empty() {
+        return (rest, results);
+    }
+    let known = async { handle.inner.open()?.buckets_of(&handle.name).await };
+    let known = match known.await {
+        Ok(known) => known,
+        Err(error) => {
+            let each = |place| (place, of_error(handle, again(&error)));
+            results.extend(looked_up.into_iter().map(each));
+            return (rest, results);
+        }
+    };
+    let known = &known;
+    let found = looked_up.into_iter().map(|place| async move {
+        let found = is_elsewhere(handle, &events[place], known).await;
+        (place, found)
+    });
+    let found: Vec<_> = in_order(found).collect().await;
+    for (place, found) in found {
+        match found {
+            Ok(false) => rest.push(place),
+            Ok(true) => {
+                handle.pushes.accepted(0, 1);
+                results.push((place, StagedPush::Accepted { is_new: false }));
+            }
+            Err(error) => results.push((place, of_error(handle, error))),
+        }
+    }
+    rest.sort_unstable(); // events of one bucket keep their order
+    (rest, results)
+}
+
+/// Returns whether the store has an event whose bucket follows from the number of buckets: that may have
+/// changed since an earlier push.
+async fn is_elsewhere(
+    handle: &QueueHandle,
+    staged: &StagedEvent,
+    known: &KnownBuckets,
+) -> Result<bool> {
+    let (id, own, envelope) = (staged.id(), staged.bucket(), &staged.event.envelope);
+    let has_key = envelope.key.is_some() || envelope.unique.is_some();
+    let others = known.buckets.iter().map(|key| key.bucket);
+    let others = others.filter(|it| *it != own && (has_key || id.may_lie_in(*it)));
+    let others: Vec<_> = others.collect();
+    // Where it would be now it nearly always is.
+    let own = (!others.is_empty()).then_some(own);
+    for bucket in own.into_iter().chain(others) {
+        // The id of an event with a key names its bucket.
+        let id = if has_key {
+            EventId::from_parts(id.created(), bucket, id.entropy())
+        } else {
+            id
+        };
+        let bucket = handle.bucket(bucket);
+        let found = handle.inner.apply(&bucket, StoreOp::get(id)).await?;
+        if found.is_some() {
+            return Ok(true);
+        }
+    }
+    match &known.away {
+        Some(error) => Err(again(error)),
+        None => Ok(false),
+    }
+}
+
+/// Returns whether an event was staged so lately that the store remembers it if it was pushed.
+fn is_staged_lately(handle: &QueueHandle, staged: &StagedEvent) -> bool {
+    let (staged_at, now) = (staged.staged_at(), handle.inner.now());
+    now.since(staged_at).max(staged_at.since(now)) < STAGED_LATELY
+}
+
 /// Returns whether an event may have been accepted before and be over and forgotten, where its id does
 /// not tell that to the store: as it has no time, the store would accept it as new.
 async fn may_be_forgotten(handle: &QueueHandle, staged: &StagedEvent) -> Result<bool> {
     let (id, inner) = (staged.id(), &handle.inner);
-    let (staged_at, now) = (staged.staged_at(), inner.now());
-    let age = now.since(staged_at).max(staged_at.since(now));
-    if !staged.is_repeated || id.tells_time() || age < STAGED_LATELY {
+    if !staged.is_repeated || id.tells_time() || is_staged_lately(handle, staged) {
         return Ok(false);
     }
     let found = inner.on_event(&handle.name, id, || StoreOp::get(id));

@@ -120,7 +120,10 @@ impl Bus {
         event.envelope.check(handle.inner.payload_bytes_max)?;
         let now_us = handle.inner.store.now_us();
         let durability = handle.inner.durability;
-        Ok(StagedEvent::new(event, is_given, durability, now_us))
+        Ok(StagedEvent {
+            is_derived: !is_given,
+            ..StagedEvent::new(event, is_given, durability, now_us)
+        })
     }
 
     /// Notes what a relay of this process sees in its outbox; `None` once it has ended.
@@ -197,6 +200,7 @@ impl Bus {
                 ..staged.event
             },
             is_given: false, // the one that its caller chose is gone
+            is_derived: false,
             ..*staged
         })
     }

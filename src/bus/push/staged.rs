@@ -4,7 +4,7 @@
 //! | at | bytes | content |
 //! |---|---|---|
 //! | 0 | 1 | format: 1 |
-//! | 1 | 1 | flags: 1 its id was given by the caller, 2 it replaces the holder of its unique key, 4 it has a due time |
+//! | 1 | 1 | flags: 1 its id was given by the caller, 2 it replaces the holder of its unique key, 4 it has a due time, 8 its id and its bucket follow from a row of plain SQL |
 //! | 2 | 1 | durability: 0 the store's own, 1 memory, 2 os_cache, 3 disk, 4 replicated |
 //! | 3 | 2 | replicas, big-endian |
 //! | 5 | 8 | due time in milliseconds, big-endian |
@@ -27,6 +27,7 @@ const HEAD: usize = 13;
 const GIVEN: u8 = 1;
 const REPLACES: u8 = 2;
 const HAS_DUE: u8 = 4;
+const DERIVED: u8 = 8;
 
 /// An event that is prepared and not pushed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,9 @@ pub struct StagedEvent {
     pub(super) event: NewEvent,
     /// Whether the caller chose its id.
     pub(super) is_given: bool,
+    /// Whether its id and its bucket follow from a row of plain SQL, which may be read again when its
+    /// queue has another number of buckets.
+    pub(super) is_derived: bool,
     pub(super) durability: Option<Durability>,
     /// Whether it may have been pushed before; not among its bytes.
     pub(super) is_repeated: bool,
@@ -53,6 +57,7 @@ impl StagedEvent {
         Self {
             event,
             is_given,
+            is_derived: false,
             durability,
             is_repeated: false,
         }
@@ -110,6 +115,9 @@ impl StagedEvent {
         }
         if self.event.on_taken == Unique::Replace {
             bytes[1] |= REPLACES;
+        }
+        if self.is_derived {
+            bytes[1] |= DERIVED;
         }
         let (level, replicas) = match self.durability {
             None => (0, 0),
@@ -185,6 +193,7 @@ impl StagedEvent {
                 },
             },
             is_given: is(GIVEN),
+            is_derived: is(DERIVED),
             durability,
             is_repeated: false,
         })
@@ -225,8 +234,11 @@ mod tests {
         for durability in durabilities {
             for when in [When::Now, When::At(Timestamp::from_millis(u64::MAX >> 8))] {
                 for on_taken in [Unique::Keep, Unique::Replace] {
-                    let event = staged(when, on_taken, durability);
-                    assert_eq!(StagedEvent::decode(&event.encode()).unwrap(), event);
+                    let mut event = staged(when, on_taken, durability);
+                    for is_derived in [false, true] {
+                        event.is_derived = is_derived;
+                        assert_eq!(StagedEvent::decode(&event.encode()).unwrap(), event);
+                    }
                 }
             }
         }
