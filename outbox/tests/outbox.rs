@@ -35,6 +35,7 @@ mod pushed;
 mod relay;
 mod restored;
 mod retried;
+mod settings;
 mod slow;
 mod sqlite;
 mod stopped;

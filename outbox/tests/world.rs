@@ -144,8 +144,15 @@ impl TestDatabase {
     }
 
     pub(crate) async fn empty() -> Self {
+        Self::in_encoding("UTF8").await
+    }
+
+    /// One whose texts are in an encoding, without tables.
+    pub(crate) async fn in_encoding(encoding: &str) -> Self {
         let (server, name) = (shared_postgres(), name());
-        server.sql(&format!("create database {name}"));
+        server.sql(&format!(
+            "create database {name} encoding '{encoding}' template template0"
+        ));
         let url = server.url().replace("/postgres", &format!("/{name}"));
         // The scheme begins as the path of the database does.
         let url = url.replacen(&format!("/{name}:"), "/postgres:", 1);

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use crate::postgres::page;
-use crate::postgres::session::text;
+use crate::postgres::session::{bytes, text};
 use crate::postgres::step::Step;
 use crate::relay::source::Closing;
-use crate::session::hex;
 
 /// Whatever the database's defaults are: the plans are those of the indexes, and each statement sees
 /// what is committed when it begins.
@@ -51,8 +50,8 @@ pub(crate) fn close(
     if !closing.instead.is_empty() {
         let rows = closing.instead.iter().map(|row| {
             let (xid, n) = place(row.place);
-            let (event, repeated) = (hex(&row.event), row.is_repeated);
-            format!("('{xid}'::xid8, {n}::bigint, '\\x{event}'::bytea, {repeated})")
+            let (event, repeated) = (bytes(&row.event), row.is_repeated);
+            format!("('{xid}'::xid8, {n}::bigint, {event}, {repeated})")
         });
         let rows: Vec<_> = rows.collect();
         sql += &format!(

@@ -2,9 +2,9 @@
 
 use duly::Result;
 
-use crate::postgres::session::text;
+use crate::postgres::session::{bytes, text};
 use crate::relay::source::{CLAIM, DeferredRow, GROUPS_MAX, PAGE_BYTES, Settling};
-use crate::session::{TextRow, hex, unhex, unreadable};
+use crate::session::{TextRow, unhex, unreadable};
 
 const BEGIN: &str =
     "begin isolation level read committed; set local jit = off; set local enable_seqscan = off";
@@ -103,7 +103,7 @@ pub(crate) fn settle(own: &str, settling: &Settling) -> String {
     if !settling.instead.is_empty() {
         let rows = settling.instead.iter();
         let rows: Vec<_> = rows
-            .map(|(key, event)| format!("({key}::bigint, '\\x{}'::bytea)", hex(event)))
+            .map(|(key, event)| format!("({key}::bigint, {})", bytes(event)))
             .collect();
         sql += &format!(
             "; with gone as (delete from duly_outbox_deferred d using (values {}) as v (key, instead) \

@@ -1,8 +1,8 @@
 //! A page: the rows that one step pushes, in their order.
 
 use duly::__outbox::PlainEvent;
+use duly::EventId;
 use duly::time::Timestamp;
-use duly::{EventId, Result};
 
 use crate::postgres::step::Step;
 use crate::relay::source::{PAGE_BYTES, PAGE_MAX, Row, RowContent};
@@ -22,6 +22,15 @@ pub(crate) struct Page {
 
 const COLUMNS: &str = "o.xid, o.n, o.repeated, o.event, o.queue, o.payload, o.due, o.id, \
                        o.options, o.at, o.anew";
+
+/// Returns a column of the user's as a text; as the digits of its bytes where the database takes any for
+/// a text, and would send none that is not UTF-8.
+fn column(name: &str) -> String {
+    format!(
+        "case when getdatabaseencoding() = 'SQL_ASCII' \
+             then encode(convert_to({name}::text, 'SQL_ASCII'), 'hex') else {name}::text end"
+    )
+}
 
 /// What an infinite time reads as: it is no number of milliseconds.
 const FOREVER: i64 = i64::MAX;
@@ -47,13 +56,14 @@ pub(crate) fn select(claim: &Step) -> String {
         }
         None => (String::new(), "false".to_owned()),
     };
+    let [queue, payload, id, options] = ["queue", "payload", "id", "options"].map(column);
     let after = format!("(o.xid, o.n) > ('{xid}'::xid8, {n}::bigint)");
     format!(
         "select xid, n, repeated, \
-             encode(event, 'hex'), queue, payload, case due when 'infinity' then {FOREVER} \
-                 when '-infinity' then 0 else (extract(epoch from due) * 1000)::bigint end, id, \
-             options, case when isfinite(at) then (extract(epoch from at) * 1000)::bigint \
-                 else {FOREVER} end, anew, m \
+             encode(event, 'hex'), {queue}, {payload}, case due when 'infinity' then {FOREVER} \
+                 when '-infinity' then 0 else (extract(epoch from due) * 1000)::bigint end, {id}, \
+             {options}, case when isfinite(at) then (extract(epoch from at) * 1000)::bigint \
+                 else {FOREVER} end, anew, m, getdatabaseencoding() = 'SQL_ASCII' \
          from (select *, count(*) over () as m, \
              sum(coalesce(octet_length(event), octet_length(payload::text))) \
                  over (order by xid, n rows unbounded preceding) \
@@ -71,7 +81,7 @@ pub(crate) fn select(claim: &Step) -> String {
 }
 
 /// Reads the rows of [`select`].
-pub(crate) fn read(texts: &[TextRow], is_repeated: bool) -> Result<Page> {
+pub(crate) fn read(texts: &[TextRow], is_repeated: bool) -> duly::Result<Page> {
     let mut page = Page {
         is_repeated,
         rows: Vec::with_capacity(texts.len()),
@@ -86,7 +96,7 @@ pub(crate) fn read(texts: &[TextRow], is_repeated: bool) -> Result<Page> {
         };
         page.places.push((xid, n));
         page.is_last = found < PAGE_MAX as u64;
-        let content = content(text);
+        let content = content(text).unwrap_or_else(RowContent::Unreadable);
         // What plain SQL wrote is not pushed itself.
         let was_pushed = is_repeated && matches!(content, RowContent::Staged(_));
         page.rows.push(Row {
@@ -99,25 +109,29 @@ pub(crate) fn read(texts: &[TextRow], is_repeated: bool) -> Result<Page> {
     Ok(page)
 }
 
-fn content<'a>(text: impl Fn(usize) -> Option<&'a str>) -> RowContent {
+/// Reads what a row says; the error is why it cannot be read.
+fn content<'a>(text: impl Fn(usize) -> Option<&'a str>) -> Result<RowContent, String> {
     if let Some(event) = text(3) {
-        return match unhex(event) {
-            Some(bytes) => RowContent::Staged(bytes),
-            None => RowContent::Unreadable("the bytes of the event are no bytes".to_owned()),
-        };
+        let event = unhex(event).ok_or("the bytes of the event are no bytes")?;
+        return Ok(RowContent::Staged(event));
     }
-    let id = match text(7).unwrap_or_default().parse::<EventId>() {
-        Ok(id) => id,
-        Err(error) => return RowContent::Unreadable(error.to_string()),
+    let column = |at: usize, name: &str| match text(at) {
+        Some(digits) if text(12) == Some("t") => {
+            let text = unhex(digits).and_then(|bytes| String::from_utf8(bytes).ok());
+            text.map(Some)
+                .ok_or_else(|| format!("the {name} is not UTF-8"))
+        }
+        text => Ok(text.map(str::to_owned)),
     };
+    let id = column(7, "id")?.unwrap_or_default();
     let millis = |ms: i64| Timestamp::from_millis(u64::try_from(ms).unwrap_or(0));
     let time = |at: usize| text(at)?.parse().ok().map(millis);
-    RowContent::Plain(PlainEvent {
-        queue: text(4).unwrap_or_default().to_owned(),
-        payload: text(5).unwrap_or_default().to_owned(),
+    Ok(RowContent::Plain(PlainEvent {
+        id: id.parse::<EventId>().map_err(|error| error.to_string())?,
+        queue: column(4, "queue")?.unwrap_or_default(),
+        payload: column(5, "payload")?.unwrap_or_default(),
         due: time(6),
         at: time(9).unwrap_or(Timestamp::EPOCH),
-        id,
-        options: text(8).unwrap_or("{}").to_owned(),
-    })
+        options: column(8, "options")?.unwrap_or_else(|| "{}".to_owned()),
+    }))
 }

@@ -14,11 +14,30 @@ pub(crate) trait Session: Send {
     fn run<'a>(&'a mut self, sql: &'a str) -> BoxFuture<'a, SqlResult<Vec<TextRow>>>;
 }
 
-/// Returns a text as an expression of SQL, whatever its characters are.
+/// Returns bytes as an expression of SQL, whatever a session takes a backslash for.
+pub(crate) fn bytes(bytes: &[u8]) -> String {
+    format!("decode('{}', 'hex')", hex(bytes))
+}
+
+/// Returns a text as an expression of SQL, whatever its characters are: the encoding of the database
+/// may lack those beside ASCII.
 pub(crate) fn text(text: &str) -> String {
     let legal: String = text.chars().filter(|c| *c != '\0').collect();
+    let whole = format!("convert_from({}, 'UTF8')", bytes(legal.as_bytes()));
+    if legal.is_ascii() {
+        return whole;
+    }
+    let escape = |c: char| {
+        if c.is_ascii() {
+            c.to_string()
+        } else {
+            c.escape_default().to_string()
+        }
+    };
+    let escaped: String = legal.chars().map(escape).collect();
     format!(
-        "convert_from('\\x{}'::bytea, 'UTF8')",
-        hex(legal.as_bytes())
+        "case getdatabaseencoding() when 'UTF8' then {whole} \
+         else convert_from({}, 'UTF8') end",
+        bytes(escaped.as_bytes())
     )
 }

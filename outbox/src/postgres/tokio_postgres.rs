@@ -104,7 +104,7 @@ impl Session for TokioSession {
             };
             let reply = connection.client().simple_query(sql).await;
             let rows = match reply {
-                Ok(messages) => Ok(texts(messages)),
+                Ok(messages) => texts(messages),
                 Err(error) => {
                     let error = of(&error);
                     let is_usable = error.code.is_some() && !connection.client().is_closed();
@@ -120,15 +120,17 @@ impl Session for TokioSession {
     }
 }
 
-fn texts(messages: Vec<SimpleQueryMessage>) -> Vec<TextRow> {
+fn texts(messages: Vec<SimpleQueryMessage>) -> SqlResult<Vec<TextRow>> {
     let rows = messages.into_iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,
     });
     let columns = |row: tokio_postgres::SimpleQueryRow| {
-        (0..row.len())
-            .map(|at| row.get(at).map(str::to_owned))
-            .collect()
+        let text = |at: usize| {
+            let text = row.try_get(at).map_err(|it| of(&it))?;
+            Ok(text.map(str::to_owned))
+        };
+        (0..row.len()).map(text).collect()
     };
     rows.map(columns).collect()
 }

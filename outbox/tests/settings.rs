@@ -1,0 +1,131 @@
+//! Databases of PostgreSQL with other settings and encodings than usual.
+
+use duly::prelude::*;
+use duly_outbox::PushIn;
+use sqlx_0_8::{Executor, PgPool};
+
+use crate::aged::{forget, forgetful};
+use crate::databases::{DEFERRED, REFUSED};
+use crate::drivers::Driver;
+use crate::world::{Seen, TestDatabase, bus, order, orders, push_to};
+
+/// What an operator may have chosen for all sessions, each far from what is usual.
+const SETTINGS: [&str; 12] = [
+    "standard_conforming_strings = off",
+    "escape_string_warning = off",
+    "bytea_output = escape",
+    "datestyle = 'SQL, DMY'",
+    "intervalstyle = sql_standard",
+    "timezone = 'Asia/Kolkata'",
+    "extra_float_digits = -15",
+    "default_transaction_isolation = serializable",
+    "default_transaction_deferrable = on",
+    "transform_null_equals = on",
+    "quote_all_identifiers = on",
+    "array_nulls = off",
+];
+
+/// Events of every form pass, and what is put aside says why.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outbox_in_postgresql_depends_on_no_setting_of_its_database() {
+    for driver in Driver::ALL {
+        let (mut database, seen) = (TestDatabase::new().await, Seen::default());
+        for setting in SETTINGS {
+            let setting = format!(
+                "do $$ begin execute format('alter database %I set {}', current_database()); end $$",
+                setting.replace('\'', "''")
+            );
+            database.pool.execute(&*setting).await.unwrap();
+        }
+        database.pool = PgPool::connect(&database.url).await.unwrap();
+        let bus = forgetful(&seen).await;
+        let queue = orders(&bus);
+        // Its id is too old, so it is deferred, and goes on under another one.
+        push_to(&database.pool, &queue, 1).await;
+        forget(&queue, &seen).await;
+        for (number, option) in [(2, r#""version": 3"#), (3, r#""a\\'t": 3"#)] {
+            let push = format!(
+                "select duly_push('orders', $${{\"number\": {number}}}$$, '0 s', $${{{option}}}$$)"
+            );
+            database.pool.execute(&*push).await.unwrap();
+        }
+        let mut tx = database.pool.begin().await.unwrap();
+        let many = queue.push_many_in(&mut tx, [order(4), order(5)], When::Now);
+        many.await.unwrap();
+        tx.commit().await.unwrap();
+        let relay = driver.relay(&bus, &database.url).await.unwrap();
+        seen.reach(1_004).await;
+        database.until(DEFERRED, 0).await;
+        database.until(REFUSED, 1).await;
+        let reason = r"select count(*) from duly_outbox_refused where reason like $$%`a_'t`%$$";
+        assert_eq!(database.number(reason).await, 1, "{driver:?}");
+        let counts = seen.counts();
+        let once = [1, 2, 4, 5].map(|number| counts.get(&number).copied());
+        assert_eq!(once, [Some(1); 4], "{driver:?}");
+        relay.stop().await;
+    }
+}
+
+/// Such a database takes any bytes, as each of its programs means them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_text_of_postgresql_that_is_not_utf_8_is_put_aside_and_blocks_nothing() {
+    for driver in Driver::ALL {
+        let database = TestDatabase::in_encoding("SQL_ASCII").await;
+        let (database, seen) = (database.with_tables().await, Seen::default());
+        let bus = bus("memory:", &seen).await;
+        let wrong = [
+            ("payload", r#"duly_push('orders', E'"\xe9"')"#),
+            ("queue", r"duly_push(E'\xe9', '1')"),
+            (
+                "options",
+                r#"duly_push('orders', '1', '0', E'{"key": "\xe9"}')"#,
+            ),
+            ("id", r#"duly_push('orders', '1', '0', E'{"id": "\xe9"}')"#),
+        ];
+        for (_, call) in wrong {
+            database
+                .pool
+                .execute(&*format!("select {call} is null"))
+                .await
+                .unwrap();
+        }
+        let right = r#"select duly_push('orders', E'{"number": 1, "of": "Zo\xc3\xab"}')"#;
+        database.pool.execute(right).await.unwrap();
+        push_to(&database.pool, &orders(&bus), 2).await;
+        let relay = driver.relay(&bus, &database.url).await.unwrap();
+        seen.reach(2).await;
+        database.until(REFUSED, 4).await;
+        for (name, _) in wrong {
+            let reason = format!(
+                "select count(*) from duly_outbox_refused where reason like '%the {name} %UTF-8%'"
+            );
+            assert_eq!(database.number(&reason).await, 1, "{driver:?}: {name}");
+        }
+        assert!(!relay.has_ended());
+        relay.stop().await;
+    }
+}
+
+/// A reason may quote what JSON writes by its number.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reason_that_the_encoding_of_postgresql_lacks_blocks_nothing() {
+    for driver in Driver::ALL {
+        let database = TestDatabase::in_encoding("LATIN1").await;
+        let (database, seen) = (database.with_tables().await, Seen::default());
+        let bus = bus("memory:", &seen).await;
+        for sql in [
+            r#"insert into duly_outbox (queue, payload, id, options)
+               values ('orders', '1', duly_new_id(), '{"\ud83e\udd89": 3}')"#,
+            r#"select duly_push('orders', '1', '0', '{"Zoë": 3}')"#,
+            r#"select duly_push('orders', '{"number": 1, "of": "Zoë"}')"#,
+        ] {
+            database.pool.execute(sql).await.unwrap();
+        }
+        let relay = driver.relay(&bus, &database.url).await.unwrap();
+        seen.reach(1).await;
+        database.until(REFUSED, 2).await;
+        let reason = "select count(*) from duly_outbox_refused where reason like '%no option `%'";
+        assert_eq!(database.number(reason).await, 2, "{driver:?}");
+        relay.stop().await;
+    }
+}
