@@ -142,6 +142,31 @@ async fn events_of_one_chosen_id_are_each_handled_once_an_operator_says_so() {
     }
 }
 
+/// It was never encoded, so it is put back as plain SQL wrote it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_row_of_a_chosen_id_goes_on_under_a_new_one_if_an_operator_says_so() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = bus("memory:", &seen).await;
+        let queue = orders(&bus);
+        let id = queue.new_id();
+        queue.event(order(1)).id(id).push().await.unwrap();
+        for number in 2..5 {
+            let options = format!("{{\"atempts\": 3, \"id\": \"{id}\"}}");
+            outbox.push_plain_with(number, &options).await;
+        }
+        let relay = outbox.relay(&bus).await;
+        outbox.until(REFUSED, 3).await;
+        let mended = format!("update duly_outbox_refused set options = '{{\"id\": \"{id}\"}}'");
+        outbox.execute(&mended).await;
+        outbox.retry(true).await;
+        outbox.settled().await;
+        assert_eq!(outbox.number(REFUSED).await, 0, "{}", outbox.name());
+        seen.reach(4).await;
+        relay.stop().await;
+    }
+}
+
 /// They have no column that says whether a refused row was pushed, and no salt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_of_an_earlier_form_are_brought_up_to_date() {

@@ -81,7 +81,7 @@ pub(crate) fn page_events(bus: &Bus, rows: &[Row]) -> PageEvents {
                 }
                 Err(error) => fate = Some(RowOutcome::refused(with_causes(&error))),
             },
-            RowContent::Plain(plain) => fate = Some(encode(bus, plain)),
+            RowContent::Plain(plain) => fate = Some(encode(bus, plain, row.is_anew)),
             RowContent::Unreadable(why) => fate = Some(RowOutcome::refused(why.clone())),
         }
         page.fates.push(fate);
@@ -142,8 +142,9 @@ fn with_causes(error: &Error) -> String {
 
 /// An event of plain SQL goes on as a staged one: its bucket and its bytes are fixed before it is
 /// pushed for the first time, and so are the same each time.
-fn encode(bus: &Bus, plain: &PlainEvent) -> RowOutcome {
+fn encode(bus: &Bus, plain: &PlainEvent, is_anew: bool) -> RowOutcome {
     match stage_plain(bus, plain) {
+        Ok(staged) if is_anew && staged.is_given() => renewed(bus, &staged),
         Ok(staged) => RowOutcome::Instead(staged.encode()),
         Err(error) => RowOutcome::refused(with_causes(&error)),
     }
