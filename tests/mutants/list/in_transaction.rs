@@ -110,4 +110,26 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         )],
         outbox("what_a_restored_backup_has_again_is_handled_once"),
     ),
+    InTransaction.bug(
+        "outbox-buckets-changed-doubled",
+        "an event of plain SQL that is read again is not looked for in other buckets",
+        &[never("push::relay::is_elsewhere", "$found.is_some()")],
+        outbox("plain_rows_that_are_there_again_are_handled_once_whatever_the_number_of_buckets"),
+    ),
+    InTransaction.bug(
+        "outbox-renewed-alike",
+        "events of one chosen id that go on under a new one have one again",
+        &[never("Bus::renew_staged", "$staged.is_given")],
+        outbox("events_of_one_chosen_id_are_each_handled_once_an_operator_says_so"),
+    ),
+    InTransaction.bug(
+        "outbox-slow-pages-in-vain",
+        "a page that took longer than it was held is held no longer the next time",
+        &[put(
+            "PostgresSource::close_page",
+            "self.hold = «(2 * $took).clamp(HOLD_MIN, HOLD_MAX)»",
+            "HOLD_MIN",
+        )],
+        outbox("relays_whose_pages_take_long_go_on_beside_each_other"),
+    ),
 ];
