@@ -109,6 +109,28 @@ def test_a_timeout_of_something_that_a_handler_calls_is_its_own() -> None:
     assert settlement_of(late, timeout=0.01) == expected
 
 
+@pytest.mark.usefixtures("_quick_drain")
+def test_a_payload_of_another_form_is_a_dead_letter_before_its_handler_begins() -> None:
+    begun: list[object] = []
+
+    def of_text(payload: str) -> None:
+        begun.append(payload)
+
+    async def of_list(payload: list[int] | None) -> None:
+        begun.append(payload)
+
+    def of_bytes(payload: bytes) -> None:
+        begun.append(payload)
+
+    handlers: list[Callable[..., Any]] = [of_text, of_list]
+    for handler in handlers:
+        settlement = settlement_of(handler)
+        assert settlement["outcome"] == "bury"
+        assert "a whole number, not a" in settlement["reason"]
+    assert settlement_of(of_bytes) == {"outcome": "ack"}
+    assert begun == [b"7"]
+
+
 def test_a_signature_that_cannot_be_called_is_refused() -> None:
     class Local: ...
 

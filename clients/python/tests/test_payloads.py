@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from enum import Enum, IntEnum
+from typing import Annotated, Any, Generic, Literal, NewType, Optional, TypedDict, TypeVar, Union
 from uuid import UUID
 
 import pytest
 from pydantic import BaseModel
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from duly import PayloadError
 from duly.payloads import decode, encode
@@ -32,6 +36,41 @@ class Order:
 class Customer(BaseModel):
     name: str
     age: int
+
+
+@pydantic_dataclass
+class Checked:
+    count: int
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = 2
+
+
+class Size(IntEnum):
+    SMALL = 1
+
+
+class Note(TypedDict):
+    text: str
+
+
+Item = TypeVar("Item")
+Number = NewType("Number", int)
+
+
+@dataclass
+class Page(Generic[Item]):
+    items: list[Item]
+
+
+@dataclass
+class Basket:
+    colour: Colour
+    sizes: list[Size]
+    places: dict[int, tuple[float, float]]
+    kind: Literal["gift", 3] = "gift"
 
 
 ORDER = Order(
@@ -63,16 +102,102 @@ def test_plain_values_and_bytes_are_as_they_are() -> None:
     assert decode(b"\x00", bytes) == b"\x00"
 
 
+def test_enums_tuples_and_keys_come_back_as_they_were() -> None:
+    basket = Basket(Colour.BLUE, [Size.SMALL], {7: (1.5, 2.0)}, 3)
+    assert decode(json.dumps(encode(basket)).encode(), Basket) == basket
+
+
+UNION: Any = Union[int, list[str]]  # noqa: UP007 - it is another object than `int | list[str]`
+OPTIONAL: Any = Optional[int]  # noqa: UP045
+
+
+@pytest.mark.parametrize(
+    ("raw", "wanted", "expected"),
+    [
+        ("7", int, 7),
+        ("18446744073709551616", int, 1 << 64),
+        ("7", float, 7.0),
+        ("7", float | int, 7),
+        ("true", bool, True),
+        ("null", type(None), None),
+        ("null", int | None, None),
+        ("null", OPTIONAL, None),
+        ("7", OPTIONAL, 7),
+        ('["a"]', UNION, ["a"]),
+        ('[{"article": "tea"}]', list[Line] | None, [Line("tea")]),
+        ("[1, null]", list, [1, None]),
+        ('{"a": [1]}', dict, {"a": [1]}),
+        ("[1]", Sequence[int], [1]),
+        ('{"a": 1}', Mapping[str, Any], {"a": 1}),
+        ('{"2": "b"}', dict[int, str], {2: "b"}),
+        ('{"red": 1}', dict[Colour, int], {Colour.RED: 1}),
+        ("[1, 2]", tuple[int, ...], (1, 2)),
+        ('[1, "a"]', tuple[int, str], (1, "a")),
+        ("[]", tuple, ()),
+        ('"red"', Colour, Colour.RED),
+        ("1", Literal[Size.SMALL], Size.SMALL),
+        ("1", Annotated[int, "a comment"], 1),
+        ("1", Number, 1),
+        ('{"items": [1]}', Page[int], Page([1])),
+        ('{"count": "7"}', Checked, Checked(7)),
+        ('{"text": 7}', Note, {"text": 7}),  # not checked, as the README says
+        ('"2026-11-26"', object, "2026-11-26"),
+        ("[1e400]", None, [float("inf")]),
+        ('"\\ud800"', str, "\ud800"),
+    ],
+)
+def test_a_value_fits_its_type(raw: str, wanted: Any, expected: object) -> None:
+    found = decode(raw.encode(), wanted)
+    assert (found, type(found)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize(
+    ("raw", "wanted"),
+    [
+        *[(raw, int) for raw in ('"7"', "7.0", "true", "null", "[7]", "{}", "1e400")],
+        *[(raw, float) for raw in ('"7"', "true", "null", "1e400", "1" * 400)],
+        *[(raw, str) for raw in ("7", "null", "[]", "true")],
+        *[(raw, bool) for raw in ("1", "0", '"true"', "null")],
+        *[(raw, None) for raw in ("NaN", "[Infinity]", '{"a": -Infinity}', "1" * 5_000)],
+        *[(raw, datetime) for raw in ("0", "null", '"soon"')],
+        *[(raw, UUID) for raw in ("7", "null", '"7"')],
+        *[(raw, list[Line]) for raw in ("null", "{}", '["tea"]', '[{"article": 7}]', "[null]")],
+        *[(raw, list) for raw in ("null", '"abc"', "{}")],
+        *[(raw, dict[str, int]) for raw in ("null", "[]", '{"a": "1"}', '{"a": null}')],
+        *[(raw, dict[int, int]) for raw in ('{"a": 1}', '{"1.5": 1}')],
+        *[(raw, tuple[int, str]) for raw in ("[1]", '[1, "a", 2]', '["a", 1]', "null")],
+        *[(raw, OPTIONAL) for raw in ('"7"', "false")],
+        *[(raw, int | list[int]) for raw in ("null", "[null]", '"a"')],
+        *[(raw, Colour) for raw in ('"green"', "null", "2.0", "[]", '"BLUE"')],
+        *[(raw, Size) for raw in ("true", "1.0", '"1"')],
+        *[(raw, Literal["a", 1, None]) for raw in ('"b"', "true", "1.0")],
+        *[(raw, Number) for raw in ('"1"', "null")],
+        *[(raw, Basket) for raw in ('{"colour": "red", "sizes": [2], "places": {}}', "null")],
+        *[(raw, Checked) for raw in ('{"count": "x"}', "{}", "[]")],
+        ("[" * 500 + "null" + "]" * 500, int),
+    ],
+)
+def test_a_value_of_another_form_fits_no_type(raw: str, wanted: Any) -> None:
+    with pytest.raises(PayloadError):
+        decode(raw.encode(), wanted)
+
+
+def test_an_error_says_where_a_payload_has_another_form() -> None:
+    raw = b'{"lines": [{"article": "tea"}, {"article": "cup", "count": "2"}]}'
+    with pytest.raises(PayloadError, match="no Order: lines: 1: count: it is a text, not a whole"):
+        decode(raw, Order)
+
+
 @pytest.mark.parametrize(
     ("raw", "wanted", "word"),
     [
         (b"\x00", Line, "no JSON"),
-        (b"[]", Line, "no object"),
+        (b"[]", Line, "a list, not an object"),
         (b'{"article": "tea", "size": 1}', Line, "`size`"),
         (b"{}", Line, "article"),
         (b'{"name": "Ann"}', Customer, "no Customer"),
-        (b'{"id": "7"}', Order, "no Order: badly formed"),
-        (b'{"placed": "tomorrow"}', Order, "no Order: Invalid isoformat"),
+        (b'{"id": "7"}', Order, "no Order: id: badly formed"),
+        (b'{"placed": "tomorrow"}', Order, "no Order: placed: Invalid isoformat"),
         (b'"seven"', UUID, "no UUID"),
         (b"[" * 100_000, Line, "no JSON"),
     ],

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import typing
 from datetime import datetime
-from typing import Any, TypeVar
+from enum import Enum
+from typing import Any
 from uuid import UUID
 
 from .errors import DulyError, UsageError
-
-T = TypeVar("T")
+from .forms import into
 
 
 class PayloadError(DulyError):
@@ -36,7 +35,9 @@ def _plain(value: object) -> object:
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json")
-    if isinstance(value, (datetime,)):
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, UUID):
         return str(value)
@@ -44,54 +45,21 @@ def _plain(value: object) -> object:
 
 
 def decode(raw: bytes, wanted: Any) -> Any:
-    """Reads a payload into a type: bytes, a dataclass, a model of pydantic, or plain JSON."""
+    """Reads a payload into a type: bytes, plain JSON, or one that `into` knows."""
     if wanted is bytes:
         return raw
     try:
-        value = json.loads(raw)
+        value = json.loads(raw, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise PayloadError(
             f"the payload is no JSON: {error}; a handler of `bytes` takes it"
         ) from error
     try:
-        return _into(value, wanted)
-    except (TypeError, ValueError, RecursionError) as error:
+        return value if wanted is None else into(wanted, value)
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
         name = getattr(wanted, "__name__", wanted)
         raise PayloadError(f"the payload is no {name}: {error}") from error
 
 
-def _into(value: Any, wanted: Any) -> Any:
-    validate = getattr(wanted, "model_validate", None)
-    if callable(validate):
-        return validate(value)
-    if isinstance(wanted, type) and dataclasses.is_dataclass(wanted):
-        return _dataclass(value, wanted)
-    if wanted is datetime and isinstance(value, str):
-        # Python 3.10 does not read the Z that JavaScript writes.
-        zone = "+00:00" if value.endswith("Z") else ""
-        return datetime.fromisoformat(value.removesuffix("Z") + zone)
-    if wanted is UUID and isinstance(value, str):
-        return UUID(value)
-    origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
-    if origin is list and isinstance(value, list) and arguments:
-        return [_into(item, arguments[0]) for item in value]
-    if origin is dict and isinstance(value, dict) and len(arguments) == 2:
-        return {name: _into(item, arguments[1]) for name, item in value.items()}
-    optional = [argument for argument in arguments if argument is not type(None)]
-    if value is not None and len(optional) == 1 and len(arguments) == 2 and origin is not dict:
-        return _into(value, optional[0])
-    return value
-
-
-def _dataclass(value: Any, wanted: Any) -> Any:
-    if not isinstance(value, dict):
-        raise PayloadError(f"the payload is no object; a {wanted.__name__} is one")
-    types = typing.get_type_hints(wanted)
-    fields = {field.name for field in dataclasses.fields(wanted) if field.init}
-    unknown = sorted(value.keys() - fields)
-    if unknown:
-        known = ", ".join(sorted(fields))
-        raise PayloadError(
-            f"the payload has `{unknown[0]}`, and a {wanted.__name__} has only {known}"
-        )
-    return wanted(**{name: _into(item, types[name]) for name, item in value.items()})
+def _no_number(text: str) -> object:
+    raise ValueError(f"{text} is no number of JSON")
