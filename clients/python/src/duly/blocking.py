@@ -35,7 +35,7 @@ class Client:
         self.options = Options.of(url, token, namespace)
         self._timeout = timeout
         self._owns_http = http is None
-        self._used_http = http or httpx.Client(timeout=timeout)
+        self._used_http = http or self._new_http()
         self._process = os.getpid()
 
     def __enter__(self) -> Client:
@@ -53,9 +53,12 @@ class Client:
     def _http(self) -> httpx.Client:
         """The connections: after a fork other ones, as two processes cannot share a connection."""
         if self._owns_http and self._process != os.getpid():
-            self._used_http = httpx.Client(timeout=self._timeout)
+            self._used_http = self._new_http()
             self._process = os.getpid()
         return self._used_http
+
+    def _new_http(self) -> httpx.Client:
+        return httpx.Client(timeout=self._timeout, mounts=self.options.mounts)
 
     def close(self) -> None:
         """Closes the connections."""

@@ -40,11 +40,9 @@ class AsyncClient:
         self.options = Options.of(url, token, namespace)
         self._timeout = timeout
         self._owns_http = http is None
-        limits = httpx.Limits(max_connections=CONNECTIONS_MAX)
-        self._http = http or httpx.AsyncClient(limits=limits, timeout=timeout)
+        self._http = http or self._new_http(CONNECTIONS_MAX)
         # Streams are as many as workers; in the same pool they would leave nothing to settle with.
-        unlimited = httpx.Limits(max_connections=None)
-        self._streams = http or httpx.AsyncClient(limits=unlimited, timeout=timeout)
+        self._streams = http or self._new_http(None)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -62,6 +60,10 @@ class AsyncClient:
         if self._owns_http:
             await self._http.aclose()
             await self._streams.aclose()
+
+    def _new_http(self, connections: int | None) -> httpx.AsyncClient:
+        limits = httpx.Limits(max_connections=connections)
+        return httpx.AsyncClient(limits=limits, timeout=self._timeout, mounts=self.options.mounts)
 
     def _url(self, path: str) -> str:
         return f"{self.options.url}/v1/{self.options.namespace}/{path}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
@@ -68,6 +69,19 @@ class Options:
     @property
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}", "User-Agent": "duly-python/0.1.0"}
+
+    @property
+    def mounts(self) -> dict[str, None]:
+        """Returns what a client of httpx calls without the proxy of the environment: this machine.
+
+        httpx calls it by the proxy as well, which is another machine.
+        """
+        host = httpx.URL(self.url).host
+        try:
+            is_here = ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            is_here = host == "localhost"
+        return {f"all://{f'[{host}]' if ':' in host else host}": None} if is_here else {}
 
     def headers_of(self, content: bytes | None) -> dict[str, str]:
         """Returns the headers of a request with a body of JSON, or without one."""

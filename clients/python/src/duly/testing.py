@@ -91,9 +91,13 @@ class TestServer:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self._read_addresses(self._process)
-        if not self.token:
-            self.token = self.new_token(self.namespace)
+        try:
+            self._read_addresses(self._process)
+            if not self.token:
+                self.token = self.new_token(self.namespace)
+        except BaseException:
+            self.kill()
+            raise
 
     def _read_addresses(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -142,10 +146,14 @@ class TestServer:
 
     def new_token(self, namespace: str) -> str:
         """Makes a token of a namespace."""
-        response = httpx.post(
-            f"{self.admin_url}/token/{namespace}", params={"description": "test"}
-        ).raise_for_status()
+        response = self._admin("POST", f"/token/{namespace}?description=test").raise_for_status()
         return str(response.json()["token"])
+
+    def _admin(self, method: str, path: str, body: object = None) -> httpx.Response:
+        """Calls the admin listener, which is here: without the proxy of the environment."""
+        url = self.admin_url + path
+        with httpx.Client(trust_env=False, timeout=None) as http:  # noqa: S113 - as long as it takes
+            return http.request(method, url, json=body)
 
     def client(self, namespace: str | None = None) -> Client:
         """Returns a client; in another namespace a test has queues that nobody else has."""
@@ -154,7 +162,7 @@ class TestServer:
 
     def now(self) -> datetime:
         """Returns the time that the clock shows."""
-        return _now(httpx.get(f"{self.admin_url}/clock"))
+        return _now(self._admin("GET", "/clock"))
 
     def advance(self, span: Span = 0.0, *, settle: Span = 0.0, **parts: float) -> datetime:
         """Moves the clock, by seconds or by `hours=` and others of `timedelta`.
@@ -167,8 +175,7 @@ class TestServer:
         whole = span if isinstance(span, timedelta) else timedelta(seconds=span)
         by_ms = span_ms("the span", whole + timedelta(**parts))
         body = {"by_ms": by_ms, "settle_ms": span_ms("settle", settle)}
-        url = f"{self.admin_url}/clock/advance"
-        return _now(httpx.post(url, json=body, timeout=None))  # noqa: S113 - as long as it takes
+        return _now(self._admin("POST", "/clock/advance", body))
 
     @property
     def folder(self) -> Path:

@@ -1,0 +1,81 @@
+"""The server for tests, where its surroundings are not as usual."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import httpx
+import pytest
+
+from duly import App, AsyncClient
+from duly.protocol import Options
+from duly.testing import TestServer, program
+
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+
+
+@pytest.fixture
+def _behind_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PROXIES:
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("_behind_a_proxy")
+def test_what_is_on_this_machine_is_reached_without_a_proxy() -> None:
+    async def last(client: AsyncClient) -> object:
+        async with client:
+            await client.push("q", 3)
+            stream = client.stream("q", max_in_flight=3)
+            leases = [await anext(stream) for _ in range(3)]
+            await stream.aclose()  # type: ignore[attr-defined]
+            return sorted(lease.payload() for lease in leases)
+
+    with TestServer() as server:
+        before = server.now()
+        with server.client() as client:
+            client.push("q", 1)
+        app = App(server.url, token=server.token, namespace=server.namespace)
+        app.task(queue="q")(print).push(2)
+        assert asyncio.run(last(app.async_client())) == [1, 2, 3]
+        assert server.advance(1) > before
+        app.close()
+
+
+@pytest.mark.usefixtures("_behind_a_proxy")
+@pytest.mark.parametrize(
+    ("host", "is_here"),
+    [
+        ("localhost", True),
+        ("LOCALHOST", True),
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("[::1]", True),
+        ("10.0.0.1", False),
+        ("[::2]", False),
+        ("localhost.example", False),
+        ("1.0.0.127", False),
+    ],
+)
+def test_what_is_on_another_machine_is_reached_by_the_proxy(host: str, is_here: bool) -> None:
+    mounts = Options(f"http://{host}:7777", "x", "ns").mounts
+    with httpx.Client(mounts=mounts) as http:
+        transport = http._transport_for_url(httpx.URL(f"http://{host}:7777/v1"))
+        assert (transport is http._transport) == is_here
+
+
+@pytest.mark.parametrize("namespace", ["a/b", "no name"])
+def test_a_server_that_has_no_token_to_start_with_is_ended(
+    namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "duly"
+    script.write_text(f'#!/bin/sh\necho $$ >{tmp_path}/pid\nexec {program()} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("DULY_PROGRAM", str(script))
+    with pytest.raises(httpx.HTTPStatusError), TestServer(namespace=namespace):
+        pass
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
