@@ -48,8 +48,13 @@ export class TestServer implements AsyncDisposable {
   /** Starts a server. */
   static async start(options: TestServerOptions = {}): Promise<TestServer> {
     const server = new TestServer(options, await mkdtemp(join(tmpdir(), "duly-test-")));
-    await server.start();
-    server.token = await server.newToken(server.namespace);
+    try {
+      await server.start();
+      server.token = await server.newToken(server.namespace);
+    } catch (error) {
+      await server.stop();
+      throw error;
+    }
     return server;
   }
 

@@ -47,6 +47,20 @@ const LASTING = new Set([400, 401, 403, 413, 415, 422]);
 const INVALID = new Set([400, 413, 422]);
 const SIGNALS = ["SIGTERM", "SIGINT"] as const;
 
+/** What TERM and INT stop: node warns of more than ten listeners of its own for them. */
+const toStop = new Set<() => void>();
+const stopAll = (): void => toStop.forEach((stop) => stop());
+
+/** Stops a worker by TERM and INT, until the function that it returns is called. */
+function stoppedBySignals(stop: () => void): () => void {
+  if (toStop.size === 0) for (const signal of SIGNALS) process.on(signal, stopAll);
+  toStop.add(stop);
+  return () => {
+    toStop.delete(stop);
+    if (toStop.size === 0) for (const signal of SIGNALS) process.off(signal, stopAll);
+  };
+}
+
 /**
  * Runs `handler` for the events of a queue, from its creation until `stop`.
  *
@@ -83,7 +97,7 @@ export class Worker<T = unknown> {
     this.#backoff = options.backoff ?? {};
     const onError = options.onError ?? ((error) => console.warn("duly:", error));
     this.#attempt = { ttr, timeout, onError };
-    this.ended = this.#run(options.signals === true ? SIGNALS : []);
+    this.ended = this.#run(options.signals === true);
     this.ended.catch(() => undefined); // whoever waits for it is told
   }
 
@@ -93,14 +107,13 @@ export class Worker<T = unknown> {
     await this.ended;
   }
 
-  async #run(signals: readonly NodeJS.Signals[]): Promise<void> {
-    const stop = (): void => this.#stopping.abort();
-    for (const signal of signals) process.on(signal, stop);
+  async #run(hasSignals: boolean): Promise<void> {
+    const forget = hasSignals ? stoppedBySignals(() => this.#stopping.abort()) : undefined;
     try {
       await this.#receive();
     } finally {
       await this.#drain(0);
-      for (const signal of signals) process.off(signal, stop);
+      forget?.();
     }
   }
 
@@ -113,9 +126,9 @@ export class Worker<T = unknown> {
       const close = new AbortController();
       const name = randomUUID();
       const streaming = this.#stream(name, close.signal);
-      const stopped = new Promise<void>((resolve) => {
-        stopping.addEventListener("abort", () => resolve(), { once: true });
-      });
+      let stop = (): void => undefined;
+      const stopped = new Promise<void>((resolve) => (stop = resolve));
+      stopping.addEventListener("abort", stop);
       try {
         await Promise.race([streaming, stopped]);
         if (stopping.aborted) await this.#endStream(name, streaming);
@@ -126,6 +139,7 @@ export class Worker<T = unknown> {
         failures = performance.now() - begun >= STREAM_LASTED ? 1 : failures + 1;
         await pause(pauseAfter(failures, this.#backoff), stopping);
       } finally {
+        stopping.removeEventListener("abort", stop);
         close.abort();
         await streaming.catch(() => undefined); // told above, or of no use any more
       }

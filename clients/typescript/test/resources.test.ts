@@ -1,0 +1,80 @@
+/** What a worker and a server for tests leave behind: nothing. */
+
+import { EventEmitter, getEventListeners } from "node:events";
+import { chmod, mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+import { expect, test, vi } from "vitest";
+
+import { Worker } from "../src/index.js";
+import { TestServer } from "../src/testing.js";
+import { standIn } from "./stand-in.js";
+import { until } from "./until.js";
+
+const place = { token: "x", namespace: "ns" };
+
+test("a worker has no more listeners after many reconnections", async () => {
+  const signals: AbortSignal[] = [];
+  const add = vi.spyOn(AbortSignal.prototype, "addEventListener").mockImplementation(function (this: AbortSignal, ...args) {
+    signals.push(this);
+    EventTarget.prototype.addEventListener.call(this, ...(args as Parameters<EventTarget["addEventListener"]>));
+  });
+  try {
+    let streams = 0;
+    await using server = await standIn((_, response) => {
+      streams += 1;
+      response.writeHead(streams % 2 === 0 ? 200 : 503).end();
+    });
+    const options = { client: { url: server.url, ...place }, backoff: { first: 0, longest: 0 }, onError: () => undefined };
+    const worker = new Worker("q", () => undefined, options);
+    await until(() => streams >= 100);
+    const counts = [...new Set(signals)].map((signal) => getEventListeners(signal, "abort").length);
+    expect(Math.max(...counts)).toBeLessThan(10);
+    await worker.stop();
+  } finally {
+    add.mockRestore();
+  }
+});
+
+test("many workers have one listener of a signal, and each is stopped by it", async () => {
+  const before = process.listenerCount("SIGTERM");
+  const warnings: Error[] = [];
+  const warned = (warning: Error): void => void warnings.push(warning);
+  process.on("warning", warned);
+  await using server = await standIn((request, response) => {
+    if (request.url?.includes("/drain")) response.writeHead(404).end('{"kind": "not_found"}');
+    else response.writeHead(200).flushHeaders();
+  });
+  const options = { client: { url: server.url, ...place }, signals: true, grace: 0, onError: () => undefined };
+  for (let round = 0; round < 2; round += 1) {
+    const count = 2 * EventEmitter.defaultMaxListeners;
+    const workers = Array.from({ length: count }, () => new Worker("q", () => undefined, options));
+    expect(process.listenerCount("SIGTERM")).toBe(before + 1);
+    await workers.pop()!.stop();
+    expect(process.listenerCount("SIGTERM")).toBe(before + 1);
+    process.emit("SIGTERM", "SIGTERM");
+    await Promise.all(workers.map((worker) => worker.ended));
+    expect(process.listenerCount("SIGTERM")).toBe(before);
+    expect(process.listenerCount("SIGINT")).toBe(before);
+  }
+  process.off("warning", warned);
+  expect(warnings).toEqual([]);
+});
+
+test.for([{ namespace: "a/b" }, { namespace: "no name" }])("a server that has no token to start with is ended: %j", async (options) => {
+  const folder = await mkdtemp(join(tmpdir(), "duly-test-"));
+  const program = join(folder, "duly");
+  const script = `#!/bin/sh\necho $$ $PWD >${folder}/started\nexec ${process.env["DULY_PROGRAM"] ?? "duly"} "$@"\n`;
+  await writeFile(program, script);
+  await chmod(program, 0o755);
+  await expect(TestServer.start({ ...options, program })).rejects.toThrow(/token/);
+  const [id, its] = (await readFile(join(folder, "started"), "utf8")).trim().split(" ");
+  expect(() => process.kill(Number(id), 0)).toThrow(/ESRCH/);
+  await expect(readFile(its!)).rejects.toThrow(/ENOENT/);
+});
+
+test("a program that is none does not start a server", async () => {
+  await expect(TestServer.start({ program: "/no/such/program" })).rejects.toThrow(/did not start/);
+  await expect(TestServer.start({ program: "false" })).rejects.toThrow(/it ended with 1/);
+});
