@@ -15,7 +15,7 @@ use ratatui::crossterm::event::{Event, EventStream};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::view::{Order, View};
-use super::error::Result;
+use super::error::{CommandError, Result};
 use super::output::{Output, time};
 use super::source::Source;
 use super::values;
@@ -24,6 +24,8 @@ use super::view::OverviewView;
 /// How far the load of the selected queue is shown, and its steps.
 const HOUR: Duration = Duration::from_secs(3_600);
 const STEP: Duration = Duration::from_secs(60);
+/// How long a round waits for the load: the numbers of all queues are not old for it.
+const LOAD_MAX: Duration = Duration::from_secs(2);
 /// How often the age of what is shown is looked at.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -47,21 +49,30 @@ pub(crate) struct TopCommand {
 #[derive(Debug)]
 struct Sample {
     overview: OverviewView,
-    /// What falls due of the selected queue in the next hour.
-    forecast: Option<(String, Vec<ForecastStep>)>,
+    forecast: Option<Forecast>,
 }
+
+/// What falls due of the selected queue in the next hour, or why that is not known.
+type Forecast = (String, Result<Vec<ForecastStep>>);
 
 async fn sample<S: Source>(source: &S, limit: usize, selected: Option<String>) -> Result<Sample> {
     let overview = source.overview(limit).await?;
     let is_there = |name: &String| overview.queues.iter().any(|queue| queue.queue == *name);
     let forecast = match selected.filter(is_there) {
         Some(queue) => {
-            let steps = source.forecast(&queue, HOUR, STEP).await?;
+            let steps = bounded(source.forecast(&queue, HOUR, STEP)).await;
             Some((queue, steps))
         }
         None => None,
     };
     Ok(Sample { overview, forecast })
+}
+
+/// Waits for a forecast no longer than a round can.
+async fn bounded<T>(forecast: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = || CommandError::failed(format!("not known within {} s", LOAD_MAX.as_secs()));
+    let waited = tokio::time::timeout(LOAD_MAX, forecast).await;
+    waited.unwrap_or_else(|_| Err(late()))
 }
 
 pub(crate) async fn run<S: Source>(source: &S, output: Output, command: TopCommand) -> Result<()> {
@@ -122,4 +133,18 @@ fn snapshot(output: Output, view: &View) -> Result<()> {
     output.line(&format!("{}  {summary}", time(view.read_ms())))?;
     let rows: Vec<_> = view.rows().map(Vec::from).collect();
     output.table(&view::HEADS, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_load_is_waited_for_no_longer_than_a_round_can() {
+        assert_eq!(bounded(ready(Ok(7))).await.ok(), Some(7));
+        let late = bounded(pending::<Result<()>>()).await;
+        assert_eq!(late.unwrap_err().to_string(), "not known within 2 s");
+    }
 }

@@ -112,14 +112,20 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, view: &mut View, colours: bool)
 /// What falls due of the selected queue, minute by minute.
 fn draw_load(frame: &mut Frame<'_>, area: Rect, view: &View, colours: bool) {
     let [title, chart] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(area);
-    let Some((queue, counts)) = view.forecast() else {
+    let Some((queue, steps)) = view.forecast() else {
         return;
     };
-    let total: u64 = counts.iter().sum();
-    let total = format!("{total} fall due in the next hour");
     let width = usize::from(title.width);
-    let name = cut(queue, width.saturating_sub(total.len() + 2));
-    let words = joined(&[format!("{name}: {total}")], "", width);
+    let (words, counts) = match steps {
+        Ok(steps) => {
+            let counts: Vec<_> = steps.iter().map(|step| step.events as u64).collect();
+            let total: u64 = counts.iter().sum();
+            let total = format!("{total} fall due in the next hour");
+            let name = cut(queue, width.saturating_sub(total.len() + 2));
+            (joined(&[format!("{name}: {total}")], "", width), counts)
+        }
+        Err(error) => (plain(&format!("{queue}: {error}")), Vec::new()),
+    };
     frame.render_widget(Paragraph::new(words).style(dim()), title);
     let bars =
         Sparkline::default()
@@ -191,7 +197,7 @@ mod tests {
             until_ms: NOW_MS,
             events,
         };
-        let forecast = Some(("mail".to_owned(), vec![step(0), step(4), step(8)]));
+        let forecast = Some(("mail".to_owned(), Ok(vec![step(0), step(4), step(8)])));
         view.update(NOW_MS, Ok(Sample { overview, forecast }));
         view
     }
@@ -271,6 +277,26 @@ mod tests {
     }
 
     #[test]
+    fn a_load_that_is_not_known_leaves_the_numbers_of_all_queues() {
+        let mut view = view();
+        let error = crate::command::CommandError::failed("429: too many\u{1b}[2J");
+        let forecast = Some(("mail".to_owned(), Err(error)));
+        let overview = OverviewView {
+            queues: vec![queue("mail", 4, Some(91_000))],
+            now_ms: STORE_MS,
+            ..OverviewView::default()
+        };
+        let now_ms = NOW_MS + 60_000;
+        view.update(now_ms, Ok(Sample { overview, forecast }));
+        let lines = drawn_at(&mut view, now_ms, 80, 16);
+        assert!(lines[0].ends_with("22:14:20.000Z"), "{lines:#?}");
+        assert!(lines[1].starts_with("1 queue  "), "{lines:#?}");
+        assert!(lines[3].starts_with("mail  91s"), "{lines:#?}");
+        assert_eq!(lines[11], "mail: 429: too many [2J");
+        drawn_at(&mut view, now_ms, 3, 16);
+    }
+
+    #[test]
     fn no_number_is_cut_however_narrow_the_window_is() {
         for magnitude in [1, 10, 12_350, 9_876_543, usize::MAX / 8] {
             let name = "shop.a-long-name-of-a-queue";
@@ -294,7 +320,7 @@ mod tests {
                 until_ms: NOW_MS,
                 events: magnitude + 5,
             };
-            let forecast = Some((name.to_owned(), vec![step]));
+            let forecast = Some((name.to_owned(), Ok(vec![step])));
             view.update(NOW_MS, Ok(Sample { overview, forecast }));
             let words = view.rows().flatten().chain(view.summary());
             let words = words.chain([time(NOW_MS), (magnitude + 5).to_string()]);

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use duly_server::api::ForecastStep;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::widgets::TableState;
 
-use super::Sample;
+use super::{Forecast, Sample};
 use crate::command::error::Result;
 use crate::command::output::age;
 use crate::command::view::{OverviewView, QueueView};
@@ -70,7 +69,7 @@ impl Order {
 pub(super) struct View {
     overview: OverviewView,
     read_ms: u64,
-    forecast: Option<(String, Vec<ForecastStep>)>,
+    forecast: Option<Forecast>,
     error: Option<String>,
     order: Order,
     /// The time between two readings.
@@ -155,12 +154,13 @@ impl View {
         Some(queue.queue.clone())
     }
 
-    /// Returns what falls due in each minute of the next hour, if the selected queue was asked.
-    pub(super) fn forecast(&self) -> Option<(&str, Vec<u64>)> {
-        let (queue, steps) = self.forecast.as_ref()?;
-        let is_selected = self.selected().is_some_and(|selected| selected == *queue);
-        let counts = steps.iter().map(|step| step.events as u64).collect();
-        is_selected.then_some((queue, counts))
+    /// Returns what falls due in each minute of the next hour, or why that is not known, if the
+    /// selected queue was asked.
+    pub(super) fn forecast(&self) -> Option<&Forecast> {
+        let selected = self.selected()?;
+        self.forecast
+            .as_ref()
+            .filter(|(queue, _)| *queue == selected)
     }
 
     pub(super) fn order(&self) -> Order {
