@@ -24,6 +24,8 @@ const (
 	retryAfterMax = 30 * time.Second
 	responseMax   = 64 << 20
 	requestMax    = 30 * time.Second
+	// idleMax is how many connections wait for the next request; handlers end many at a time.
+	idleMax = 100
 )
 
 var requestBackoff = backoff{50 * time.Millisecond, 5 * time.Second}
@@ -56,8 +58,31 @@ func NewClient(server, token, namespace string) (*Client, error) {
 	if parsed, err := url.Parse(server); err != nil || parsed.Host == "" {
 		return nil, fmt.Errorf("duly: %q is no URL; it must be like http://127.0.0.1:7777", server)
 	}
-	base := server + "/v1/" + url.PathEscape(namespace)
-	return &Client{base: base, token: token, namespace: namespace, HTTP: &http.Client{}}, nil
+	path := "/v1/" + url.PathEscape(namespace)
+	if err := checkPath(path); err != nil {
+		return nil, err
+	}
+	// A redirect would make a GET of a DELETE, and a success of what was not done.
+	follow := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	calls := &http.Client{CheckRedirect: follow}
+	if usual, isUsual := http.DefaultTransport.(*http.Transport); isUsual {
+		transport := usual.Clone()
+		transport.MaxIdleConnsPerHost = idleMax
+		calls.Transport = transport
+	}
+	return &Client{base: server + path, token: token, namespace: namespace, HTTP: calls}, nil
+}
+
+// checkPath refuses a path with a part that is no name: it would be another path to the server, or
+// to something before it.
+func checkPath(path string) error {
+	path, _, _ = strings.Cut(path, "?")
+	for _, part := range strings.Split(path[1:], "/") {
+		if part == "" || part == "." || part == ".." || strings.Contains(part, "%") {
+			return fmt.Errorf("duly: %q has a part that is no name; one has 1 to 255 letters, digits, - and _", path)
+		}
+	}
+	return nil
 }
 
 func queuePath(queue, rest string) string {
@@ -122,6 +147,9 @@ func (c *Client) sendOnce(ctx context.Context, r request, body []byte) error {
 }
 
 func (c *Client) send(ctx context.Context, r request) error {
+	if err := checkPath(r.path); err != nil {
+		return err
+	}
 	var body []byte
 	if r.body != nil {
 		encoded, err := json.Marshal(r.body)
@@ -138,13 +166,9 @@ func (c *Client) send(ctx context.Context, r request) error {
 		if r.isOnce || tries == triesMax || ctx.Err() != nil {
 			return fmt.Errorf("duly: %s %s: %w", r.method, r.path, err)
 		}
-		pause := requestBackoff.pause(tries)
-		var problem *Problem
-		if errors.As(err, &problem) && problem.RetryAfter > 0 {
-			pause = problem.RetryAfter
-		}
-		if pause > retryAfterMax {
-			pause = retryAfterMax
+		pause := askedPause(err)
+		if pause == 0 {
+			pause = requestBackoff.pause(tries)
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return err

@@ -93,10 +93,24 @@ func problemOf(response *http.Response, body []byte) *Problem {
 		problem.Kind = "unknown"
 	}
 	problem.Status = response.StatusCode
-	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
+	// The number of one that is too large is the largest; that of a date is 0.
+	seconds, _ := strconv.ParseInt(response.Header.Get("Retry-After"), 10, 32)
+	if seconds > 0 {
 		problem.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	return problem
+}
+
+// askedPause returns how long the server asks to wait, within bounds; 0 if it does not.
+func askedPause(err error) time.Duration {
+	var problem *Problem
+	if !errors.As(err, &problem) {
+		return 0
+	}
+	if problem.RetryAfter > retryAfterMax {
+		return retryAfterMax
+	}
+	return problem.RetryAfter
 }
 
 // PushError says that not every event was stored, or that it is not known.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 )
 
 // Event is an event to push: due at once, after Delay, or at At.
@@ -61,6 +62,9 @@ type Lease struct {
 
 // Decode reads the payload as JSON.
 func (l *Lease) Decode(into any) error {
+	if !utf8.Valid(l.Payload) {
+		return fmt.Errorf("duly: payload of %s: it is no UTF-8", l.ID)
+	}
 	if err := json.Unmarshal(l.Payload, into); err != nil {
 		return fmt.Errorf("duly: payload of %s: %w", l.ID, err)
 	}

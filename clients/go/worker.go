@@ -73,6 +73,9 @@ func NewWorker(client *Client, queue string, handler Handler, options Options) (
 	if options.Concurrency < 1 || options.Concurrency > inFlightMax {
 		return nil, fmt.Errorf("duly: Concurrency is %d; it must be 1 to %d", options.Concurrency, inFlightMax)
 	}
+	if err := checkPath(queuePath(queue, "")); err != nil {
+		return nil, err
+	}
 	ttr := or(options.TTR, 30*time.Second)
 	if ttr < time.Second {
 		return nil, fmt.Errorf("duly: TTR is %v; it must be at least 1s", ttr)
@@ -125,7 +128,11 @@ func (w *Worker) Run(ctx context.Context) error {
 			if time.Since(begun) >= streamLasted {
 				failures = 1
 			}
-			_ = sleep(ctx, w.backoff.pause(failures)) // an end of the context is seen above
+			pause := w.backoff.pause(failures)
+			if asked := askedPause(err); asked > pause {
+				pause = asked
+			}
+			_ = sleep(ctx, pause) // an end of the context is seen above
 		}
 	}
 	w.stop()
