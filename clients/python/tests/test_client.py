@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -65,8 +66,8 @@ def test_a_lease_that_has_ended_is_lost(duly_server: TestServer, duly_client: Cl
     assert duly_client.stats("close")["scheduled"] == 1
 
 
-def test_events_are_found_moved_and_cancelled(duly_client: Client) -> None:
-    at = datetime.now(timezone.utc) + timedelta(days=1)
+def test_events_are_found_moved_and_cancelled(duly_server: TestServer, duly_client: Client) -> None:
+    at = duly_server.now() + timedelta(days=1)
     pushed = duly_client.push("close", b"\x00\xff", at=at, headers={"shop": "a"})
     found = duly_client.get("close", pushed.id)
     assert (found.state, found.raw, found.headers["shop"]) == ("scheduled", b"\x00\xff", "a")
@@ -317,6 +318,34 @@ def test_a_process_that_has_forked_shares_no_connection(place: Place) -> None:
     parent = own("parent")
     assert os.waitpid(child, 0)[1] == 0
     assert parent
+    app.close()
+
+
+def test_processes_that_are_forked_while_a_thread_pushes_do_so_too(place: Place) -> None:
+    app = App(**place)
+    task = app.task(queue="q")(print)
+    stop = threading.Event()
+
+    def push() -> None:
+        while not stop.is_set():
+            task.push("parent")
+
+    thread = threading.Thread(target=push)
+    thread.start()
+    children = []
+    for _ in range(8):  # as gunicorn does, at any time of the push
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                code = 0 if len({task.push("child").id for _ in range(5)}) == 5 else 2
+            finally:
+                os._exit(code)
+        children.append(child)
+    ends = [os.waitpid(child, 0)[1] for child in children]
+    stop.set()
+    thread.join()
+    assert ends == [0] * 8
     app.close()
 
 

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import psycopg
 import pytest
 import sqlalchemy
+from sqlalchemy.orm import Session
 
 from duly import UsageError, outbox
 
@@ -67,6 +68,38 @@ def test_sqlalchemy_does_the_same(address: str) -> None:
     with engine.begin() as connection:
         rows = connection.execute(sqlalchemy.text(ROWS.replace("::text", ""))).all()
     assert [tuple(row) for row in rows] == [("shop.close", {"order": 7}, True, "5")]
+
+
+def fail_in_a_savepoint(session: Session) -> None:
+    with session.begin_nested():
+        outbox.push_sqlalchemy(session, "undone", 2, namespace="shop")
+        session.execute(sqlalchemy.text("select 1 from no_such_table"))
+
+
+def test_a_push_of_a_savepoint_that_is_undone_is_not_there(address: str) -> None:
+    engine = sqlalchemy.create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(address)
+    )
+    with Session(engine) as session:
+        session.execute(sqlalchemy.text("truncate duly_outbox"))
+        outbox.push_sqlalchemy(session, "first", 1, namespace="shop")
+        with pytest.raises(sqlalchemy.exc.ProgrammingError):
+            fail_in_a_savepoint(session)
+        with session.begin_nested() as nested:
+            outbox.push_sqlalchemy(session, "undone", 3, namespace="shop", key="customer:8")
+            nested.rollback()
+        with session.begin_nested():
+            outbox.push_sqlalchemy(session, "second", 4, namespace="shop")
+        session.commit()
+        with pytest.raises(UsageError):
+            outbox.push_sqlalchemy(session, "q", float("nan"), namespace="shop")
+        outbox.push_sqlalchemy(session, "never", 5, namespace="shop")  # it is not committed
+    with psycopg.connect(address) as connection, connection.cursor() as cursor:
+        with connection.transaction(force_rollback=True):
+            outbox.push(cursor, "undone", 6, namespace="shop")
+        outbox.push(cursor, "third", 7, namespace="shop")
+        cursor.execute("select queue from duly_outbox order by n")
+        assert [queue for (queue,) in cursor] == ["shop.first", "shop.second", "shop.third"]
 
 
 DAY = 86_400

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from dataclasses import dataclass
 
@@ -206,3 +208,51 @@ def test_a_task_is_pushed_here_and_run_there(duly_server: TestServer, place: Pla
     assert closed == [Order(3), Order(2), Order(1)]
     close(Order(4))  # as before
     assert closed[-1] == Order(4)
+
+
+def test_two_workers_of_a_loop_are_both_stopped_by_a_signal(place: Place) -> None:
+    async def handle(payload: int) -> None: ...
+
+    async def case() -> None:
+        app = App(**place)
+        app.task(queue="tasks")(handle)
+        loop = asyncio.get_running_loop()
+        async with AsyncClient(**place) as client:
+            workers = [Worker(client, "q", handle) for _ in range(3)]
+            runs = [asyncio.create_task(worker.run(signals=True)) for worker in workers]
+            runs.append(asyncio.create_task(app.arun()))
+            await asyncio.sleep(0)
+            # The first and the last that end leave the signals to the others.
+            for one in (0, 2):
+                workers[one].stop()
+                await runs[one]
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.gather(*runs)
+        assert not loop.remove_signal_handler(signal.SIGTERM)
+        assert not loop.remove_signal_handler(signal.SIGINT)
+
+    asyncio.run(case())
+
+
+def test_a_thousand_handlers_run_at_a_time(place: Place) -> None:
+    begun: list[int] = []
+    done: set[int] = set()
+
+    async def case() -> None:
+        all_are_in = asyncio.Event()
+
+        async def handle(payload: int) -> None:
+            begun.append(payload)
+            if len(begun) == 1_000:
+                all_are_in.set()
+            await all_are_in.wait()
+            done.add(payload)
+
+        async with AsyncClient(**place) as client:
+            await client.push_many("q", map(NewEvent, range(1_000)))
+            async with running(Worker(client, "q", handle, concurrency=1_000, ttr=600)):
+                await until("all are done", lambda: len(done) == 1_000)
+            assert await client.lease("q") == []
+
+    asyncio.run(case())
+    assert len(begun) == 1_000

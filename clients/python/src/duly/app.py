@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -14,6 +13,7 @@ from .client import AsyncClient
 from .errors import UsageError
 from .messages import NewEvent, Pushed
 from .protocol import checked_name
+from .signals import stopped_by_signals
 from .spans import Span
 from .worker import Worker
 
@@ -202,10 +202,8 @@ class App:
                 for worker in workers:
                     worker.stop()
 
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGINT) if signals else ():
-                loop.add_signal_handler(number, stop)
-                stack.callback(loop.remove_signal_handler, number)
+            if signals:
+                stack.enter_context(stopped_by_signals(stop))
             running = [asyncio.create_task(worker.run()) for worker in workers]
             try:
                 await asyncio.gather(*map(asyncio.shield, running))

@@ -49,7 +49,7 @@ def decode(raw: bytes, wanted: Any) -> Any:
     if wanted is bytes:
         return raw
     try:
-        value = json.loads(raw, parse_constant=_no_number)
+        value = json.loads(raw.decode(), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise PayloadError(
             f"the payload is no JSON: {error}; a handler of `bytes` takes it"

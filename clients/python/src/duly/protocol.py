@@ -117,7 +117,11 @@ def _nothing(_status: int, _value: Any) -> None:
 
 
 def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return text.encode()
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the request cannot be written as JSON: {error}") from error
 
 
 def pushes(queue: str, events: Sequence[NewEvent]) -> list[Call[list[Pushed]]]:
@@ -225,8 +229,12 @@ def pause_before_repeat(call: Call[Any], tries: int, error: Exception) -> float 
     """Returns how long to wait before a request is sent again; `None`: it is not."""
     if not call.may_repeat or tries >= TRIES_MAX:
         return None
-    if isinstance(error, ProblemError):
-        if not error.may_pass:
-            return None
-        return min(error.retry_after or _BACKOFF.pause(tries), RETRY_AFTER_MAX)
-    return _BACKOFF.pause(tries)
+    if isinstance(error, ProblemError) and not error.may_pass:
+        return None
+    return asked_pause(error) or _BACKOFF.pause(tries)
+
+
+def asked_pause(error: Exception) -> float:
+    """Returns how long the server asks to wait, within bounds; 0 if it does not."""
+    asked = error.retry_after if isinstance(error, ProblemError) else None
+    return min(asked or 0.0, RETRY_AFTER_MAX)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -22,8 +21,9 @@ from .errors import (
     UsageError,
 )
 from .messages import Lease
-from .protocol import IN_FLIGHT_MAX
+from .protocol import IN_FLIGHT_MAX, asked_pause
 from .settlements import Settlement, ack, release
+from .signals import stopped_by_signals
 from .threads import Threads
 
 log = logging.getLogger("duly")
@@ -87,16 +87,11 @@ class Worker:
 
         Cancelled, it stops without waiting for handlers, and seconds at most for the server.
         """
-        loop = asyncio.get_running_loop()
-        handled = (signal.SIGTERM, signal.SIGINT) if signals else ()
-        for number in handled:
-            loop.add_signal_handler(number, self.stop)
         threads = Threads()
         try:
-            await self._receive(threads)
+            with stopped_by_signals(self.stop) if signals else contextlib.nullcontext():
+                await self._receive(threads)
         finally:
-            for number in handled:
-                loop.remove_signal_handler(number)
             self._stopping.set()
             await self._cancel_all()
             # A handler in a thread that ignores `Context.lost` is left to itself.
@@ -131,8 +126,9 @@ class Worker:
             except (ConnectionFailed, ProblemError) as error:
                 failures = 1 if loop.time() - begun >= STREAM_LASTED else failures + 1
                 log.warning("stream of %s ended: %s", self.queue, error)
+                pause = max(self._backoff.pause(failures), asked_pause(error))
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), self._backoff.pause(failures))
+                    await asyncio.wait_for(self._stopping.wait(), pause)
         await self._drain(self._grace)
 
     async def _stream(self, threads: Threads) -> None:

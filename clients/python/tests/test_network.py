@@ -1,0 +1,218 @@
+"""What comes between a client and its server: cut responses, redirects, and limits."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from duly import (
+    AsyncClient,
+    Backoff,
+    Client,
+    ConnectionFailed,
+    DeniedError,
+    NewEvent,
+    ProblemError,
+    UsageError,
+    Worker,
+)
+from duly.testing import TestServer
+
+from .conftest import Place, running, until
+
+STORED = b'[{"id": "7", "due_ms": 0, "duplicate": true}]'
+WHOLE = b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%s" % (len(STORED), STORED)
+
+
+@contextmanager
+def canned(*responses: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """A server that sends some bytes to each request, and then closes; and what was sent to it."""
+    requests: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            for response in responses:
+                connection, _ = listener.accept()
+                with connection, connection.makefile("rb") as reader:
+                    length = 0
+                    while (line := reader.readline()) not in (b"\r\n", b""):
+                        name, _, value = line.partition(b":")
+                        length = int(value) if name.lower() == b"content-length" else length
+                    requests.append(reader.read(length))
+                    connection.sendall(response)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", requests
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        b"",
+        b"HTTP/1.1 20",
+        b"no HTTP at all\r\n\r\n",
+        WHOLE[:30],
+        WHOLE[:-1],
+        b"HTTP/1.1 201 Created\r\n\r\n" + STORED[:-1],
+        b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n2d\r\n" + STORED,
+        b"HTTP/1.1 201 Created\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n[]",
+        b"HTTP/1.1 503 Unavailable\r\nContent-Length: 99\r\n\r\n{",
+        b"HTTP/1.1 503 Unavailable\r\nContent-Type: text/html; charset=none\r\n\r\n\xff",
+    ],
+)
+def test_a_push_whose_response_is_cut_is_repeated(
+    cut: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with canned(cut, WHOLE) as (url, requests), Client(url, token="x", namespace="ns") as client:
+        assert client.push("q", 1).duplicate
+    assert len(requests) == 2
+    assert requests[0] == requests[1]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(
+    ("after", "pause"),
+    [
+        ("7", 7.0),
+        ("007", 7.0),
+        ("29", 29.0),
+        ("31", 30.0),
+        ("9" * 400, 30.0),
+        *[(after, None) for after in (None, "", "0", "-5", "1.5", "1e3", "soon", "inf")],
+        ("Wed, 21 Oct 2099 07:28:00 GMT", None),  # by a clock that may be another
+    ],
+)
+def test_a_pause_is_as_long_as_the_server_asks_within_bounds(
+    status: int, after: str | None, pause: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    headers = {} if after is None else {"Retry-After": after}
+    respond = httpx.MockTransport(lambda _: httpx.Response(status, headers=headers))
+    client = Client("http://duly", token="x", namespace="ns", http=httpx.Client(transport=respond))
+    with pytest.raises(ProblemError):
+        client.push("q", 1)
+    assert len(pauses) == 4
+    if pause is None:
+        assert all(0 < pause < 1 for pause in pauses)
+    else:
+        assert pauses == [pause] * 4
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_an_error_and_is_not_followed(status: int) -> None:
+    requests: list[str] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        requests.append(request.method)
+        return httpx.Response(status, headers={"Location": "https://duly/login"})
+
+    http = httpx.Client(transport=httpx.MockTransport(respond))
+    client = Client("http://duly", token="x", namespace="ns", http=http)
+    calls: list[Callable[[], object]] = [
+        lambda: client.push("q", 1),
+        lambda: client.cancel("q", "7"),
+        lambda: client.reschedule("q", "7", 1),
+        lambda: client.get("q", "7"),
+    ]
+    for call in calls:
+        with pytest.raises(ProblemError, match=str(status)):
+            call()
+    assert requests == ["POST", "DELETE", "PATCH", "GET"]
+
+
+def test_a_worker_that_is_throttled_waits_as_long_as_the_server_asks() -> None:
+    streams: Counter[str] = Counter()
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        queue = request.url.path.split("/")[4]
+        streams[queue] += 1
+        return httpx.Response(429, headers={"Retry-After": "30"} if queue == "asked" else {})
+
+    async def handle(payload: object) -> None: ...
+
+    async def case() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
+        client = AsyncClient("http://duly", token="x", namespace="ns", http=http)
+        quick = Backoff(first=0.001, longest=0.001)
+        workers = [Worker(client, queue, handle, backoff=quick) for queue in ("asked", "other")]
+        async with running(workers[0]), running(workers[1]):
+            await until("the other goes on", lambda: streams["other"] >= 100)
+
+    asyncio.run(case())
+    assert streams["asked"] == 1
+
+
+def test_a_worker_whose_token_expires_ends_with_the_reason(duly_server: TestServer) -> None:
+    path = "/token/short?description=test&expires_in=2"
+    token = duly_server._admin("POST", path).json()["token"]
+
+    async def handle(payload: object) -> None: ...
+
+    async def case() -> None:
+        async with AsyncClient(duly_server.url, token=token, namespace="short") as client:
+            with pytest.raises(DeniedError, match="401"):
+                await Worker(client, "q", handle).run()
+
+    asyncio.run(case())
+
+
+def test_a_push_that_is_cancelled_leaves_a_client_that_goes_on(place: Place) -> None:
+    events = [NewEvent("x" * 100) for _ in range(1_000)]
+
+    async def case() -> None:
+        async with AsyncClient(**place) as client:
+            for steps in range(60):
+                push = asyncio.create_task(client.push_many("q", events))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                push.cancel()
+                await asyncio.wait({push})
+            assert len(await client.push_many("q", events)) == 1_000
+            assert (await client.stats("q"))["ready"] == 1_000
+
+    asyncio.run(case())
+
+
+def test_what_is_no_text_is_refused_before_anything_is_sent() -> None:
+    http = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(500)))
+    client = Client("http://duly", token="x", namespace="ns", http=http)
+    half: Any = "half \ud83d"
+    wrong: list[dict[str, Any]] = [
+        {"key": half},
+        {"unique": half},
+        {"idempotency_key": half},
+        {"headers": {"shop": half}},
+        {"headers": {"shop": object()}},
+        {"headers": {"shop": float("nan")}},
+    ]
+    for options in wrong:
+        with pytest.raises(UsageError, match="as JSON"):
+            client.push("q", 1, **options)
+    for name in ("", ".", "..", "a/b", "a%2Fb", "a b", "a?b", "a#b", "ключ", "\u0661", "q\n", half):
+        calls: list[Callable[..., object]] = [client.push, client.cancel, client.get]
+        for call in calls:
+            with pytest.raises(UsageError, match="letters, digits"):
+                call(name, "7")
+        with pytest.raises(UsageError, match="letters, digits"):
+            client.cancel("q", name)
+
+
+def test_where_nobody_answers_a_lookup_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with canned(*[b""] * 5) as (url, requests):
+        client = Client(url, token="x", namespace="ns")
+        with client, pytest.raises(ConnectionFailed):
+            client.get("q", "7")
+    assert len(requests) == 5
