@@ -222,7 +222,7 @@ func TestAThousandHandlersRunAtATime(t *testing.T) {
 	const most = 1000
 	server := dulytest.Start(t)
 	client := server.Client()
-	events := make([]duly.Event, 3*most)
+	events := make([]duly.Event, most)
 	for n := range events {
 		events[n].Payload = n
 	}
@@ -237,7 +237,7 @@ func TestAThousandHandlersRunAtATime(t *testing.T) {
 		<-all
 		done.Add(1)
 		return nil
-	}, duly.Options{Concurrency: most})
+	}, duly.Options{Concurrency: most, TTR: 10 * time.Minute})
 	until(func() bool { return done.Load() == int64(len(events)) })
 	stop()
 	if left := lease(t, client, time.Minute); len(left) != 0 {

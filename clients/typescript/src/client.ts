@@ -91,6 +91,8 @@ const PUSH_BYTES_MAX = 7 << 20;
 const IN_FLIGHT_MAX = 1_000;
 const TRIES_MAX = 5;
 const RETRY_AFTER_MAX = 30_000;
+/** A redirect would make a GET of a POST, and a success of what was not done. */
+const REDIRECT = "manual" as const;
 const TTR = 30_000;
 /** A stream has a comment every ten seconds; one that is silent for longer is dead. */
 const STREAM_SILENCE_MAX = 35_000;
@@ -123,15 +125,19 @@ function keyed(event: EventToPush): EventToPush {
   return isNamed ? event : { ...event, idempotencyKey: randomUUID() };
 }
 
+/** Returns an event as JSON; it leaves out a payload of which there is none in JSON. */
+function textOf(event: EventToPush): string {
+  const text = jsonOf(bodyOf(event));
+  if (text.startsWith('{"payload')) return text;
+  throw new UsageError("the payload is undefined, or no value of JSON; give null, or another value");
+}
+
 function bodyOf(event: EventToPush): NewEvent {
   if (event.delay !== undefined && event.at) {
     throw new UsageError("there are `delay` and `at`; give one of them");
   }
   if (event.id !== undefined && event.idempotencyKey !== undefined) {
     throw new UsageError("there are `id` and `idempotencyKey`; give one of them");
-  }
-  if (event.payload === undefined) {
-    throw new UsageError("the payload is undefined; give null, or another value of JSON");
   }
   const isBytes = event.payload instanceof Uint8Array;
   return {
@@ -153,6 +159,9 @@ function bodyOf(event: EventToPush): NewEvent {
   } as NewEvent;
 }
 
+/** One that refuses other bytes, where a buffer makes a text of them. */
+const UTF_8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
 function leaseOf<T>(view: LeaseView): Lease<T> {
   const bytes = Buffer.from(view.payload_base64, "base64");
   return {
@@ -164,7 +173,7 @@ function leaseOf<T>(view: LeaseView): Lease<T> {
     key: view.key ?? undefined,
     headers: view.headers,
     bytes,
-    payload: () => JSON.parse(bytes.toString("utf8")) as T,
+    payload: () => JSON.parse(UTF_8.decode(bytes)) as T,
   };
 }
 
@@ -229,7 +238,7 @@ export class Client {
     const path = `/queues/${named("queue", queue)}/events`;
     const all = events.map(keyed);
     const pushed: PushedEvent[] = [];
-    for (const texts of requestsOf(all.map((event) => jsonOf(bodyOf(event))))) {
+    for (const texts of requestsOf(all.map(textOf))) {
       const body = `{"events":[${texts.join(",")}]}`;
       const read = (response: unknown): PushedEvent[] => pushedOf(response as PushResult[], texts.length, pushed);
       try {
@@ -309,7 +318,7 @@ export class Client {
     };
     const signals = signal ? [silence.signal, signal] : [silence.signal];
     try {
-      const init = { headers: this.#headers, signal: AbortSignal.any(signals) };
+      const init = { headers: this.#headers, signal: AbortSignal.any(signals), redirect: REDIRECT };
       listen();
       const response = await fetch(url, init);
       if (!response.ok) throw await refusal(response);
@@ -346,8 +355,7 @@ export class Client {
         if (request.mayRepeat === false || tries >= TRIES_MAX || !mayPass(error)) throw error;
         if (request.signal?.aborted) throw error;
         const usual = pauseAfter(tries, { first: 50, longest: 5_000 });
-        const asked = error instanceof ProblemError ? error.retryAfter : undefined;
-        await pause(Math.min(asked ?? usual, RETRY_AFTER_MAX), request.signal);
+        await pause(askedPause(error) ?? usual, request.signal);
       }
     }
   }
@@ -359,7 +367,7 @@ export class Client {
     try {
       const over = AbortSignal.timeout(Math.min(this.#timeout + wait, TIMER_MAX));
       const signal = request.signal ? AbortSignal.any([over, request.signal]) : over;
-      const response = await fetch(this.#url + path, { method, headers, signal, ...body });
+      const response = await fetch(this.#url + path, { method, headers, signal, redirect: REDIRECT, ...body });
       if (!response.ok) throw await refusal(response);
       const text = await response.text();
       return read(text === "" ? undefined : JSON.parse(text));
@@ -378,6 +386,12 @@ function jsonOf(body: unknown): string {
   }
 }
 
+/** Returns how long the server asks to wait, within bounds. */
+export function askedPause(error: unknown): number | undefined {
+  const asked = error instanceof ProblemError ? error.retryAfter : undefined;
+  return asked === undefined ? undefined : Math.min(asked, RETRY_AFTER_MAX);
+}
+
 function reasonOf(error: unknown): string {
   const cause = error instanceof Error ? (error.cause ?? error) : error;
   return cause instanceof Error ? cause.message : String(cause);
@@ -391,6 +405,6 @@ async function refusal(response: Response): Promise<ProblemError> {
   } catch {
     // Not of this server: its text is the reason.
   }
-  const after = Number(response.headers.get("Retry-After") ?? Number.NaN);
-  return errorOf(problemOf(response.status, value), Number.isFinite(after) ? after * 1_000 : undefined);
+  const after = response.headers.get("Retry-After") ?? "";
+  return errorOf(problemOf(response.status, value), /^0*[1-9]\d*$/.test(after) ? Number(after) * 1_000 : undefined);
 }

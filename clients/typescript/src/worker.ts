@@ -7,7 +7,7 @@ import type { AttemptOptions, Handler } from "./attempt.js";
 import { pause, pauseAfter } from "./backoff.js";
 import type { BackoffOptions } from "./backoff.js";
 import { span, timer, whole } from "./checks.js";
-import { Client } from "./client.js";
+import { askedPause, Client } from "./client.js";
 import type { ClientOptions, Lease } from "./client.js";
 import { LeaseLostError, mayPass, ProblemError, UsageError } from "./errors.js";
 import { ack, release } from "./settlements.js";
@@ -137,7 +137,7 @@ export class Worker<T = unknown> {
         const isLasting = error instanceof ProblemError && LASTING.has(error.problem.status);
         if (isLasting || error instanceof UsageError) throw error;
         failures = performance.now() - begun >= STREAM_LASTED ? 1 : failures + 1;
-        await pause(pauseAfter(failures, this.#backoff), stopping);
+        await pause(Math.max(pauseAfter(failures, this.#backoff), askedPause(error) ?? 0), stopping);
       } finally {
         stopping.removeEventListener("abort", stop);
         close.abort();
