@@ -101,9 +101,10 @@ async fn a_queue_that_was_long_empty_and_is_consumed_nowhere_is_reported_again()
     })
     .await;
     stop(&consumer).await;
+    let before = calls("stats");
     let reporting = counting(&url).publish_only().start().await.unwrap();
-    // Longer than a bucket must be empty until it is left alone.
-    tokio::time::sleep(secs(5)).await;
+    until("it is counted", || calls("stats") > before).await;
+    asks_no_bucket().await; // each was empty for so long that it is left alone
     let pusher = Bus::builder()
         .only_registered()
         .settings(Default::default());
@@ -194,8 +195,6 @@ async fn many_names_are_not_all_counted_in_each_of_the_first_samples() {
             let _ = queue.cancel(id).await.unwrap();
         }
     }
-    let calls = |op: &str| gauge("duly_store_call_seconds_count", &format!("op=\"{op}\""));
-    let calls = |op| calls(op).unwrap_or(0.0);
     let before = (calls("stats"), calls("buckets"));
     let builder = counting("memory:").shared_store(store);
     let reporting = builder.publish_only().start().await.unwrap();
@@ -216,13 +215,17 @@ async fn many_names_are_not_all_counted_in_each_of_the_first_samples() {
     stop(&pusher).await;
 }
 
+/// How often the store was called for something.
+fn calls(op: &str) -> f64 {
+    gauge("duly_store_call_seconds_count", &format!("op=\"{op}\"")).unwrap_or(0.0)
+}
+
 /// Waits for a sample that asks no bucket how it is.
 async fn asks_no_bucket() {
-    let calls = |op: &str| gauge("duly_store_call_seconds_count", &format!("op=\"{op}\""));
-    let calls = || (calls("stats"), calls("buckets").expect("it is called"));
-    let mut since = calls();
+    let both = || (calls("stats"), calls("buckets"));
+    let mut since = both();
     until("a sample that asks no bucket", || {
-        let (asked, begun) = calls();
+        let (asked, begun) = both();
         if asked != since.0 {
             since = (asked, begun);
         }
