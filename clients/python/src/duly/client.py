@@ -41,6 +41,8 @@ class AsyncClient:
         self._timeout = timeout
         self._owns_http = http is None
         self._http = http or self._new_http(CONNECTIONS_MAX)
+        # For each request a pool looks at every one that waits there; here they wait in a line.
+        self._turns = asyncio.Semaphore(CONNECTIONS_MAX)
         # Streams are as many as workers; in the same pool they would leave nothing to settle with.
         self._streams = http or self._new_http(None)
 
@@ -70,13 +72,14 @@ class AsyncClient:
 
     async def _send_once(self, call: Call[T]) -> T:
         try:
-            response = await self._http.request(
-                call.method,
-                self._url(call.path),
-                content=call.content,
-                headers=self.options.headers_of(call.content),
-                timeout=self._timeout + call.wait,
-            )
+            async with self._turns:
+                response = await self._http.request(
+                    call.method,
+                    self._url(call.path),
+                    content=call.content,
+                    headers=self.options.headers_of(call.content),
+                    timeout=self._timeout + call.wait,
+                )
         except httpx.RequestError as error:
             raise ConnectionFailed(f"{call.method} {call.path}: {error!r}") from error
         return protocol.response_of(call, response)
