@@ -36,18 +36,6 @@ async fn left(site: &Site, key: &str) -> usize {
     site.bus.events().key(key).page().await.unwrap().items.len()
 }
 
-async fn ready(site: &Site) -> usize {
-    let soon = site.bus.store_time() + HOUR / 2;
-    site.bus
-        .events()
-        .until(soon)
-        .page()
-        .await
-        .unwrap()
-        .items
-        .len()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_events_of_a_customer_are_cancelled_and_no_others() {
     let site = shop(Role::Operate).await;
@@ -107,7 +95,7 @@ async fn what_is_found_runs_now_or_later_within_its_filter() {
     ];
     let run = [filter.as_slice(), &[("rate", "100000")]].concat();
     assert_eq!(site.post("/act/run-all", &run).await.status.as_u16(), 303);
-    until("the end", async || ready(&site).await == 60).await;
+    until("the end", async || site.due_soon().await == 60).await;
     let later = site.bus.stats("reminders").await.unwrap();
     assert_eq!(later.scheduled, 60, "another queue waits");
     let filter = [("queue", "invoices"), ("csrf", &csrf)];
@@ -119,7 +107,7 @@ async fn what_is_found_runs_now_or_later_within_its_filter() {
             .as_u16(),
         303
     );
-    until("the end", async || ready(&site).await == 0).await;
+    until("the end", async || site.due_soon().await == 0).await;
     let list = site.bus.events().queue("invoices").state(State::Scheduled);
     assert_eq!(list.page().await.unwrap().items.len(), 60);
 }

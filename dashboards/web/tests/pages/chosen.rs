@@ -119,16 +119,7 @@ async fn the_events_that_are_ticked_are_changed_and_no_others() {
             [left[0], left[2]].iter().all(is_cancelled),
             "{action}: {left:?}"
         );
-        let soon = site.bus.store_time() + HOUR / 2;
-        let due = site
-            .bus
-            .events()
-            .until(soon)
-            .page()
-            .await
-            .unwrap()
-            .items
-            .len();
+        let due = site.due_soon().await;
         assert_eq!(due, after.map_or(0, |_| 3), "{action}");
         let lines = audit(&site).await;
         assert_eq!(lines.len(), 2, "{lines:?}");

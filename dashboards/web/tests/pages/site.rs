@@ -83,6 +83,13 @@ impl Site {
         }
     }
 
+    /// Returns how many events are due within half an hour.
+    pub(crate) async fn due_soon(&self) -> usize {
+        let soon = self.bus.store_time() + Duration::from_secs(1_800);
+        let page = self.bus.events().until(soon).page().await.unwrap();
+        page.items.len()
+    }
+
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
     }
