@@ -5,12 +5,14 @@
 
 #![allow(clippy::print_stdout)]
 
+mod common;
 #[path = "../../tests/servers/mod.rs"]
 mod servers;
 
 use std::ops::Range;
 use std::time::Duration;
 
+use common::{Failed, Handled, client, late, percentiles, since};
 use duly::prelude::*;
 use duly_outbox::{Database, PushIn, Relay, RelayOptions, at_once, schema};
 use servers::{MariaDb, Postgres, PostgresOptions, prefix, shared};
@@ -27,23 +29,6 @@ const EVENTS: u64 = 20_000;
 const EVENTS_OF_TRANSACTION: u64 = 100;
 /// Events of the third.
 const LATE_EVENTS: u64 = 500;
-
-type Failed = Box<dyn std::error::Error + Send + Sync>;
-
-#[delay_event(queue = "late", register = false)]
-async fn late(
-    event: Event<u64>,
-    handled: duly::State<mpsc::UnboundedSender<(u64, Instant)>>,
-) -> Result<(), Failure> {
-    handled.send((event.payload, Instant::now())).ok();
-    Ok(())
-}
-
-async fn client(url: &str) -> Result<Client, Failed> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    tokio::spawn(connection);
-    Ok(client)
-}
 
 #[tokio::main]
 async fn main() -> Result<(), Failed> {
@@ -113,14 +98,9 @@ async fn main() -> Result<(), Failed> {
         direct / outbox
     );
 
-    let mut late = lateness(&mut client, &bus.queue::<late>(), handled_at).await?;
-    late.sort_unstable();
-    let part = |part: usize| late[(late.len() - 1) * part / 100].as_secs_f64() * 1e3;
-    println!(
-        "from the commit to the handler: p50 {:.1} ms, p99 {:.1} ms",
-        part(50),
-        part(99)
-    );
+    let late = lateness(&mut client, &bus.queue::<late>(), handled_at).await?;
+    let [p50, p99] = percentiles(late);
+    println!("from the commit to the handler: p50 {p50:.1} ms, p99 {p99:.1} ms");
     relay.stop().await;
     Ok(bus.shutdown(Duration::from_secs(10)).await?)
 }
@@ -250,16 +230,14 @@ async fn through_the_outbox(client: &mut Client, queue: &Queue<u64>) -> Result<f
 async fn lateness(
     client: &mut Client,
     queue: &Queue<u64>,
-    mut handled: mpsc::UnboundedReceiver<(u64, Instant)>,
+    mut handled: Handled,
 ) -> Result<Vec<Duration>, Failed> {
     let mut late = Vec::new();
     for number in 0..LATE_EVENTS {
         let mut tx = client.transaction().await?;
         queue.push_in(&mut tx, number, When::Now).await?;
         tx.commit().await?;
-        let committed = Instant::now();
-        let (_, at) = handled.recv().await.ok_or("the handler is gone")?;
-        late.push(at.saturating_duration_since(committed));
+        late.push(since(Instant::now(), &mut handled).await?);
         // Not in step with the relay's polls.
         tokio::time::sleep(Duration::from_micros(fastrand::u64(..15_000))).await;
     }

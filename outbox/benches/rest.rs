@@ -5,12 +5,14 @@
 
 #![allow(clippy::print_stdout)]
 
+mod common;
 #[path = "../../tests/servers/mod.rs"]
 mod servers;
 
 use std::fs;
 use std::time::Duration;
 
+use common::{Failed, Handled, client, late, percentiles, since};
 use duly::prelude::*;
 use duly_outbox::{Database, Relay, RelayOptions, schema};
 use servers::{MariaDb, Postgres, PostgresOptions};
@@ -21,17 +23,6 @@ use tokio_postgres::{Client, NoTls};
 
 /// For so long the processors' time is measured.
 const SPAN: Duration = Duration::from_secs(10);
-
-type Failed = Box<dyn std::error::Error + Send + Sync>;
-
-#[delay_event(queue = "late", register = false)]
-async fn late(
-    event: Event<u64>,
-    handled: duly::State<mpsc::UnboundedSender<(u64, Instant)>>,
-) -> Result<(), Failure> {
-    handled.send((event.payload, Instant::now())).ok();
-    Ok(())
-}
 
 /// A connection of another program.
 enum Other {
@@ -67,8 +58,7 @@ async fn main() -> Result<(), Failed> {
     let events = std::env::var("DULY_BENCH_EVENTS").map_or(Ok(100), |text| text.parse())?;
     let postgres = Postgres::start(PostgresOptions::default());
     postgres.sql(schema(Database::Postgres));
-    let (client, connection) = tokio_postgres::connect(&postgres.url(), NoTls).await?;
-    tokio::spawn(connection);
+    let client = client(&postgres.url()).await?;
     let maria = MariaDb::start();
     let tables = format!(
         "create database shop; use shop; {}",
@@ -127,13 +117,9 @@ async fn main() -> Result<(), Failed> {
             Other::Mysql(_) => Relay::sqlx_mysql(&bus, maria.url("shop").parse()?, options).await?,
             Other::Sqlite(_) => Relay::rusqlite(&bus, path.clone(), options).await?,
         };
-        let mut late = lateness(other, events, handled_at).await?;
-        late.sort_unstable();
-        let part = |part: usize| late[(late.len() - 1) * part / 100].as_secs_f64() * 1e3;
+        let [p50, p99] = percentiles(lateness(other, events, handled_at).await?);
         println!(
-            "{name}, from the commit of another program to the handler: p50 {:.1} ms, p99 {:.1} ms",
-            part(50),
-            part(99)
+            "{name}, from the commit of another program to the handler: p50 {p50:.1} ms, p99 {p99:.1} ms"
         );
         relay.stop().await;
         bus.shutdown(Duration::from_secs(10)).await?;
@@ -145,15 +131,13 @@ async fn main() -> Result<(), Failed> {
 async fn lateness(
     mut other: Other,
     events: u64,
-    mut handled: mpsc::UnboundedReceiver<(u64, Instant)>,
+    mut handled: Handled,
 ) -> Result<Vec<Duration>, Failed> {
     let mut late = Vec::new();
     for number in 0..events {
         sleep(Duration::from_micros(fastrand::u64(1_050_000..1_100_000))).await;
         other.push(number).await?;
-        let committed = Instant::now();
-        let (_, at) = handled.recv().await.ok_or("the handler is gone")?;
-        late.push(at.saturating_duration_since(committed));
+        late.push(since(Instant::now(), &mut handled).await?);
     }
     Ok(late)
 }
