@@ -6,7 +6,8 @@ import { pause, pauseAfter } from "./backoff.js";
 import { named, span, timer, TIMER_MAX, whole } from "./checks.js";
 import type { EventView, Explanation, LeaseView, NewEvent, PushedEvent } from "./description.js";
 import type { Problem } from "./errors.js";
-import { ConnectionError, DulyError, errorOf, mayPass, ProblemError, problemOf, PushManyError, UsageError } from "./errors.js";
+import { askedPause, ConnectionError, DulyError, errorOf, mayPass, ProblemError, problemOf } from "./errors.js";
+import { PushManyError, reasonOf, UsageError } from "./errors.js";
 import type { Settlement } from "./settlements.js";
 import { serverSentEvents } from "./sse.js";
 
@@ -90,7 +91,6 @@ const PUSH_MAX = 1_000;
 const PUSH_BYTES_MAX = 7 << 20;
 const IN_FLIGHT_MAX = 1_000;
 const TRIES_MAX = 5;
-const RETRY_AFTER_MAX = 30_000;
 /** A redirect would make a GET of a POST, and a success of what was not done. */
 const REDIRECT = "manual" as const;
 const TTR = 30_000;
@@ -384,17 +384,6 @@ function jsonOf(body: unknown): string {
   } catch (error) {
     throw new UsageError(`the request cannot be written as JSON: ${reasonOf(error)}`, { cause: error });
   }
-}
-
-/** Returns how long the server asks to wait, within bounds. */
-export function askedPause(error: unknown): number | undefined {
-  const asked = error instanceof ProblemError ? error.retryAfter : undefined;
-  return asked === undefined ? undefined : Math.min(asked, RETRY_AFTER_MAX);
-}
-
-function reasonOf(error: unknown): string {
-  const cause = error instanceof Error ? (error.cause ?? error) : error;
-  return cause instanceof Error ? cause.message : String(cause);
 }
 
 async function refusal(response: Response): Promise<ProblemError> {

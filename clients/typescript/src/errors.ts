@@ -100,3 +100,17 @@ export function errorOf(problem: Problem, retryAfter?: number): ProblemError {
   const Class = problem.kind === "lease_lost" ? LeaseLostError : ProblemError;
   return new Class(problem, retryAfter);
 }
+
+const RETRY_AFTER_MAX = 30_000;
+
+/** Returns how long the server asks to wait, within bounds. */
+export function askedPause(error: unknown): number | undefined {
+  const asked = error instanceof ProblemError ? error.retryAfter : undefined;
+  return asked === undefined ? undefined : Math.min(asked, RETRY_AFTER_MAX);
+}
+
+/** Returns the text of what an error is caused by. */
+export function reasonOf(error: unknown): string {
+  const cause = error instanceof Error ? (error.cause ?? error) : error;
+  return cause instanceof Error ? cause.message : String(cause);
+}

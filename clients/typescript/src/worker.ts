@@ -7,9 +7,9 @@ import type { AttemptOptions, Handler } from "./attempt.js";
 import { pause, pauseAfter } from "./backoff.js";
 import type { BackoffOptions } from "./backoff.js";
 import { span, timer, whole } from "./checks.js";
-import { askedPause, Client } from "./client.js";
+import { Client } from "./client.js";
 import type { ClientOptions, Lease } from "./client.js";
-import { LeaseLostError, mayPass, ProblemError, UsageError } from "./errors.js";
+import { askedPause, LeaseLostError, mayPass, ProblemError, UsageError } from "./errors.js";
 import { ack, release } from "./settlements.js";
 import type { Settlement } from "./settlements.js";
 
