@@ -48,11 +48,15 @@ impl<'a> Tail<'a> {
     }
 }
 
-fn letters(bucket: u16) -> BucketKey {
+pub(super) fn letters(bucket: u16) -> BucketKey {
     BucketKey::new(QueueName::new("letters").unwrap(), BucketId(bucket))
 }
 
 async fn push(store: &RedisStore, bucket: &BucketKey) {
+    try_push(store, bucket).await.expect("a push");
+}
+
+pub(super) async fn try_push(store: &RedisStore, bucket: &BucketKey) -> duly::Result<()> {
     let now = Timestamp::from_micros_up(store.now_us());
     let id = EventId::from_parts(now, bucket.bucket, fastrand::u64(..));
     let payload = Payload::from(&b"\"a letter\""[..]);
@@ -62,11 +66,11 @@ async fn push(store: &RedisStore, bucket: &BucketKey) {
         on_taken: Unique::Keep,
     };
     let pushed = store.apply(bucket, StoreOp::Push(vec![event])).await;
-    pushed.expect("a push");
+    pushed.map(drop)
 }
 
 /// The versions of the buckets and of the controls.
-async fn versions(store: &RedisStore) -> (u64, u64) {
+pub(super) async fn versions(store: &RedisStore) -> (u64, u64) {
     let me = MemberInfo {
         node: NodeId(9),
         queues: Arc::from([]),

@@ -58,6 +58,8 @@ struct OpenConnection {
 struct Shared {
     server: Address,
     choose: Mutex<Box<Choose>>,
+    /// Bytes of requests, and as many that the server gets in their place.
+    swaps: Mutex<Vec<(String, String)>>,
     open: Mutex<Vec<OpenConnection>>,
     /// What clients sent on connections that were forgotten.
     swallowed: Mutex<Vec<Vec<u8>>>,
@@ -77,6 +79,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             server,
             choose: Mutex::new(Box::new(|_| None)),
+            swaps: Mutex::default(),
             open: Mutex::default(),
             swallowed: Mutex::default(),
             is_closed: AtomicBool::new(false),
@@ -102,6 +105,12 @@ impl Proxy {
     /// Asks for each piece that a client sends what shall happen to it.
     pub(crate) fn on_request(&self, choose: impl FnMut(&[u8]) -> Option<Fault> + Send + 'static) {
         *lock(&self.shared.choose) = Box::new(choose);
+    }
+
+    /// From now on replaces the one text of each pair by the other, of the same length, in requests.
+    pub(crate) fn swap(&self, swaps: Vec<(String, String)>) {
+        assert!(swaps.iter().all(|(one, other)| one.len() == other.len()));
+        *lock(&self.shared.swaps) = swaps;
     }
 
     /// Passes everything on again. A connection that hangs goes on hanging.
@@ -279,6 +288,11 @@ fn pass_requests(
             Some(Fault::Wait) | None => {}
         }
         begun.extend_from_slice(&piece[..length]);
+        for (one, other) in lock(&shared.swaps).iter() {
+            while let Some(at) = begun.windows(one.len()).position(|it| it == one.as_bytes()) {
+                begun[at..at + one.len()].copy_from_slice(other.as_bytes());
+            }
+        }
         if server.write_all(&begun).is_err() {
             return false;
         }

@@ -23,14 +23,17 @@ pub(super) enum Act {
     Reap,
     Reconcile,
     Revive,
+    EditAndRevive,
     Drop,
+    /// Counts, for which what has expired before is ended.
+    Count,
     /// A fetch that ends what has expired before.
     Expire,
     Extend,
     Heartbeat,
 }
 
-pub(super) const ACTS: [Act; 22] = [
+pub(super) const ACTS: [Act; 25] = [
     Act::Push,
     Act::Replace,
     Act::MoveDue,
@@ -78,6 +81,9 @@ pub(super) const ACTS: [Act; 22] = [
     Act::Reap,
     Act::Reconcile,
     Act::Revive,
+    Act::EditAndRevive,
+    Act::Drop,
+    Act::Count,
     Act::Expire,
     Act::Extend,
     Act::Heartbeat,

@@ -4,6 +4,8 @@
 //! `DULY_REDIS_ABORTS=all` takes each write of those that have many, and each shape.
 
 mod acts;
+mod covered;
+mod hub;
 mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,15 +17,16 @@ use duly::event::{Payload, State};
 use duly::prelude::*;
 use duly::records::{Cause, NodeId};
 use duly::store::operation::{
-    AttemptOutcome, FailureReason, Fetch, Holding, NewEvent, Reply, Rewriting, Settlement,
-    StartMark, StoreOp,
+    AttemptOutcome, DeadLetterEdit, FailureReason, Fetch, Holding, NewEvent, Reply, Rewriting,
+    Settlement, StartMark, StoreOp,
 };
 use duly::store::{CheckTask, Store};
 use duly::time::When;
 use duly_conformance::store_contract::shapes::{Dues, Own, Shape};
 
 use crate::redis_store::aborted::acts::{ACTS, Act};
-use crate::redis_store::faulty::load;
+use crate::redis_store::aborted::covered::OF_BUCKETS;
+use crate::redis_store::faulty::{aborted, fail_after, has_failed, load};
 use crate::redis_store::kit::{Bare, NODE, fresh, until};
 use crate::servers::Redis;
 
@@ -76,7 +79,7 @@ impl Case {
                 event.when = When::After(Duration::from_millis(1));
             }
         }
-        if matches!(act, Act::Expire) {
+        if matches!(act, Act::Expire | Act::Count) {
             for event in events.iter_mut().step_by(3) {
                 let envelope = std::sync::Arc::make_mut(&mut event.envelope);
                 envelope.expires = Some(now + Duration::from_millis(300));
@@ -96,7 +99,13 @@ impl Case {
         let holds = matches!(act, Act::Extend);
         if matches!(
             act,
-            Act::Settle | Act::Reap | Act::Reconcile | Act::Revive | Act::Drop | Act::Heartbeat
+            Act::Settle
+                | Act::Reap
+                | Act::Reconcile
+                | Act::Revive
+                | Act::EditAndRevive
+                | Act::Drop
+                | Act::Heartbeat
         ) || holds
         {
             let mut fetch = fetch(NODE, 1, 1_000, ahead);
@@ -196,11 +205,14 @@ impl Case {
                 started: StartMark::default(),
                 limit: 1_000,
             },
-            Act::Expire => {
+            Act::Expire | Act::Count => {
                 let expired_us = self.events[0].envelope.expires.expect("it has one");
                 let is_over = async || bare.store.now_us() > expired_us.as_micros();
                 until("some have expired", is_over).await;
-                StoreOp::Fetch(fetch(NODE, 1, 1_000, AHEAD))
+                match act {
+                    Act::Count => StoreOp::Stats,
+                    _ => StoreOp::Fetch(fetch(NODE, 1, 1_000, AHEAD)),
+                }
             }
             Act::Extend => StoreOp::Extend {
                 node: NODE,
@@ -218,11 +230,17 @@ impl Case {
                     leases: 30,
                 },
             },
-            Act::Revive | Act::Drop => {
+            Act::Revive | Act::EditAndRevive | Act::Drop => {
                 let bury = settle(&|_| AttemptOutcome::Bury(failed()));
                 bare.apply(bury).await.expect("a settle");
                 let (ids, by) = (ids.to_vec(), None);
                 match act {
+                    Act::EditAndRevive => StoreOp::EditAndRevive(DeadLetterEdit {
+                        id: ids[3],
+                        was: self.events[3].envelope.fingerprint(),
+                        payload: Payload::from(&b"as it was meant"[..]),
+                        by,
+                    }),
                     Act::Revive => StoreOp::Revive { ids, by },
                     _ => StoreOp::Drop { ids, by },
                 }
@@ -285,9 +303,9 @@ async fn is_right_after_each_write(server: &Redis, shape: Shape, act: Act) -> us
     for writes in (0..WRITES_MAX).filter(is_case) {
         let (case, op) = Case::prepared(&fresh(&server.url()).0, shape, act).await;
         let what = format!("{act:?} of {shape:?}, after {writes} writes");
-        server.cli(&["SET", "fault", &writes.to_string()]);
+        fail_after(server, writes);
         let first = case.bare.apply(op.clone()).await;
-        let has_failed = server.cli(&["DEL", "fault"]) == "0";
+        let has_failed = has_failed(server);
         let reply = match first {
             Ok(reply) => reply,
             Err(error) => {
@@ -349,7 +367,7 @@ async fn a_script_that_fails_after_any_of_its_writes_is_repeated() {
         .filter(|it| it.own != Own::EarlyExpiry);
     let others: Vec<_> = others.collect();
     let mut writes = 0;
-    for act in ACTS.into_iter().chain([Act::Drop]) {
+    for act in ACTS {
         let is_like = |shape: &Shape| match act {
             Act::Fetch { ahead, .. } => ahead != (shape.dues == Dues::Now),
             Act::Replace => shape.own == Own::UniqueKey,
@@ -372,6 +390,7 @@ async fn a_script_that_fails_after_any_of_its_writes_is_repeated() {
         }
     }
     assert!(writes > 200, "only {writes} writes were seen to fail");
+    assert_eq!(aborted(&server), OF_BUCKETS);
 }
 
 fn shape(own: Own, dues: Dues) -> Shape {

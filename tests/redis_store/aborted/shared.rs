@@ -7,23 +7,18 @@ use duly_conformance::store_contract::shapes::{Dues, Own};
 
 use super::acts::Act;
 use super::{Case, load, shape};
+use crate::redis_store::faulty::{aborted, fail_after, has_failed};
 use crate::redis_store::kit::{Bare, fresh};
 use crate::servers::Redis;
+
+pub(super) const TRIMS: [&str; 1] = ["trim"];
+pub(super) const REPAIRS: [&str; 1] = ["check"];
 
 async fn faulty() -> Redis {
     let server = Redis::plain();
     drop(Bare::open(&fresh(&server.url()).0).await); // it removes libraries of others
     load(&server);
     server
-}
-
-fn fail_after(server: &Redis, writes: usize) {
-    server.cli(&["SET", "fault", &writes.to_string()]);
-}
-
-/// Whether a script has failed since.
-fn has_failed(server: &Redis) -> bool {
-    server.cli(&["DEL", "fault"]) == "0"
 }
 
 #[tokio::test]
@@ -56,6 +51,7 @@ async fn records_that_were_trimmed_at_the_second_attempt_are_gone_and_no_others(
         assert_eq!((left.first, left.last), (2, all.last), "{writes}");
         assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0], "{writes}");
     }
+    assert_eq!(aborted(&server), TRIMS);
 }
 
 #[tokio::test]
@@ -93,4 +89,5 @@ async fn a_repair_that_fails_after_any_of_its_writes_is_repeated() {
         }
     }
     assert!(failures >= shapes.len(), "only {failures} repairs failed");
+    assert_eq!(aborted(&server), REPAIRS);
 }

@@ -14,6 +14,7 @@ if ARGV.value ~= "" and call("HLEN", CONTROL) >= RUST.CONTROLS_MAX then
       .. "the limit; reset some")
   end
 end
+call("HSET", MEMBERS, "control", ARGV.token:reverse()) -- as in register.lua
 if ARGV.value == "" then
   call("HDEL", CONTROL, ARGV.name)
 else
