@@ -1,5 +1,8 @@
 //! Scripts of Redis: a server does nothing else while one runs, so what a loop does and what a command
 //! reads or takes has a bound, which stands beside it.
+//!
+//! A loop over a list has that of the list, which was read or is of the arguments; so has one that
+//! counts up to its length. Any other loop says its bound by a constant, or in a comment beside it.
 
 use crate::architecture::files::File;
 use crate::plant::tokens::{Language, Token, tokens};
@@ -13,8 +16,20 @@ const OF_ALL: [&str; 5] = [
     "\"KEYS\"",
 ];
 
-/// What is without its bound: of `while` and `repeat`, and of what reads all of a key, it is a comment
-/// beside it; of `unpack`, whose results must fit on the stack of Lua, a constant.
+/// Words of commands that return as much of a key as they find, unless they have a limit.
+const OF_A_RANGE: [&str; 8] = [
+    "\"BYSCORE\"",
+    "\"BYLEX\"",
+    "\"XRANGE\"",
+    "\"XREVRANGE\"",
+    "\"HSCAN\"",
+    "\"SSCAN\"",
+    "\"ZSCAN\"",
+    "\"SCAN\"",
+];
+
+/// What is without its bound: of `while`, `repeat`, a `for` that is over no list, and of what reads all
+/// of a key or a range of one, it is a comment beside it; of `unpack`, whose results must fit on the stack of Lua, a constant.
 pub(crate) fn without_bound(files: &[File]) -> Vec<String> {
     let mut wrong = Vec::new();
     for file in files.iter().filter(|file| file.path.ends_with(".lua")) {
@@ -24,6 +39,21 @@ pub(crate) fn without_bound(files: &[File]) -> Vec<String> {
             let last = match word.text {
                 "while" => until(&words, at, |word| word.text == "do"),
                 "repeat" => at,
+                "for" => {
+                    let last = until(&words, at, |word| word.text == "do");
+                    if is_bounded(&words[at..last]) {
+                        continue;
+                    }
+                    last
+                }
+                text if OF_A_RANGE.contains(&text) => {
+                    let last = until(&words, at, |it| it.closes());
+                    let limits = ["\"LIMIT\"", "\"COUNT\""];
+                    if words[at..last].iter().any(|it| limits.contains(&it.text)) {
+                        continue;
+                    }
+                    last
+                }
                 text if OF_ALL.contains(&text) => until(&words, at, |it| it.closes()),
                 "0" if is(&words[at + 1..], &[",", "-", "1", ")"]) => at + 4,
                 "unpack" if is(&words[at + 1..], &["("]) => {
@@ -58,6 +88,29 @@ pub(crate) fn counted(files: &[File]) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Whether the words of a `for`, without its `do`, say its bound: a list, its length, or a constant.
+fn is_bounded(words: &[Token<'_>]) -> bool {
+    let texts: Vec<_> = words.iter().map(|word| word.text).collect();
+    let is_constant = |text: &&str| {
+        text.bytes().all(|it| it.is_ascii_digit())
+            || (text.len() > 1 && text.bytes().all(|it| it == b'_' || it.is_ascii_uppercase()))
+    };
+    match texts.iter().position(|text| matches!(*text, "in" | "=")) {
+        Some(at) if texts[at] == "in" => matches!(texts.get(at + 1), Some(&("ipairs" | "pairs"))),
+        Some(at) => {
+            let first = until(words, at, |word| word.text == ",") + 1;
+            let rest = &words[first..];
+            let comma = until(rest, 0, |word| word.text == ",");
+            let has_step = rest.get(comma).is_some_and(|word| word.text == ",");
+            let most = &texts[first..if has_step { first + comma } else { texts.len() }];
+            let is_number = most.len() == 1 && most.iter().all(is_constant);
+            let mut named = most.iter().filter(|text| text.len() > 1);
+            most.contains(&"#") || is_number || named.any(is_constant)
+        }
+        None => false,
+    }
 }
 
 fn is(words: &[Token<'_>], expected: &[&str]) -> bool {
@@ -109,6 +162,37 @@ mod tests {
         assert_eq!(complaints(bounded), 0);
         let broken = "while it -- a thousand at most\n  and true\ndo\nend\n";
         assert_eq!(complaints(broken), 0);
+    }
+
+    #[test]
+    fn a_loop_that_counts_to_anything_is_found() {
+        assert_eq!(complaints("for i = 1, count do\nend\n"), 1);
+        assert_eq!(complaints("for i = 1, count, CHUNK do\nend\n"), 1);
+        assert_eq!(complaints("for batch in batches_of(me) do\nend\n"), 1);
+        assert_eq!(complaints("for i = 1, count do -- of the call\nend\n"), 0);
+        let bounded = [
+            "1, #list",
+            "1, 7",
+            "from, CLASSES - 1",
+            "1, math.min(count, EACH_MAX)",
+        ];
+        for bound in bounded {
+            assert_eq!(
+                complaints(&format!("for i = {bound} do\nend\n")),
+                0,
+                "{bound}"
+            );
+        }
+        assert_eq!(complaints("for i, it in ipairs(list) do\nend\n"), 0);
+    }
+
+    #[test]
+    fn a_read_of_any_part_is_found() {
+        let read = "call(\"ZRANGE\", DELAY, 0, now, \"BYSCORE\"";
+        assert_eq!(complaints(&format!("{read})\n")), 1);
+        assert_eq!(complaints(&format!("{read}, \"LIMIT\", 0, 9)\n")), 0);
+        assert_eq!(complaints("call(\"XRANGE\", OUTBOX, \"-\", \"+\")\n"), 1);
+        assert_eq!(complaints("call(\"HSCAN\", STATE, cursor)\n"), 1);
     }
 
     #[test]

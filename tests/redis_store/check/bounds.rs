@@ -44,6 +44,28 @@ async fn an_audit_only_lists_a_bucket_of_many_events_however_they_wait() {
     }
 }
 
+/// What is in no event's name: after a failure there may be any number of it.
+#[tokio::test]
+async fn an_audit_only_lists_a_bucket_of_few_events_and_much_that_is_strayed() {
+    let server = Redis::plain();
+    for part in [
+        "delay", "sizes", "dead", "lease", "holds", "by_key", "held", "requests", "nodes",
+    ] {
+        let (url, prefix) = fresh(&server.url());
+        let bare = Bare::open(&url).await;
+        push(&bare, 3, false, When::Now).await;
+        let fill = "local command = ({held='HSET', nodes='HSET'})[ARGV[1]] or 'ZADD' \
+            for i = 1, 2500 do local name = string.format('%016d', i) \
+            if command == 'HSET' then redis.call('HSET', KEYS[1], name, name) \
+            else redis.call('ZADD', KEYS[1], i, name) end end";
+        let key = format!("{prefix}:{{letters:0}}:{part}");
+        server.cli(&["EVAL", fill, "1", &key, part]);
+        let found = bare.store.audit().await.expect("an audit");
+        let is_listed = found.len() == 1 && found[0].contains("was not checked");
+        assert!(is_listed, "{part}: {} of {found:?}", found.len());
+    }
+}
+
 #[tokio::test]
 async fn a_check_looks_at_no_more_in_a_step_where_events_wait_in_pages() {
     const EVENTS: usize = 19_200; // in 300 pages

@@ -77,7 +77,7 @@ end
 -- Calls a command that writes with all of a list, or its first `len`: with `CHUNK` at a time.
 local function write_all(command, key, list, len)
   len = len or #list
-  for from = 1, len, CHUNK do
+  for from = 1, len, CHUNK do -- of a list
     call(command, key, unpack(list, from, math.min(from + CHUNK - 1, len)))
   end
 end

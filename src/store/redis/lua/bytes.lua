@@ -15,7 +15,7 @@ local function read_bodies(ids, from)
   local fitting = math.floor((BUDGET - spent) / math.max(longest, 1))
   local to = math.min(#ids, from + CHUNK - 1, from + math.max(fitting, 1) - 1)
   local bodies = call("HMGET", BODY, unpack(ids, from, math.min(to, from + CHUNK - 1)))
-  for i = 1, to - from + 1 do
+  for i = 1, to - from + 1 do -- `CHUNK` bodies
     spent = spent + #(bodies[i] or "")
   end
   return bodies, to

@@ -165,7 +165,7 @@ function check.page(page)
   end
   for _, part in ipairs(page.parts) do
     local overlaps = false
-    for place = part.first, part.first + part.count - 1 do
+    for place = part.first, part.first + part.count - 1 do -- two bytes hold the count
       overlaps, taken[place] = overlaps or taken[place], true
     end
     if overlaps then
@@ -565,6 +565,9 @@ function parts.whole()
   local all, waiting = most, ready_len() + counter_of_events()(math.huge) -- those in pages have no body
   local entries = call("HLEN", STATE) + call("HLEN", UNIQUE) + call("LLEN", READY)
     + math.floor(math.max(call("HLEN", BODY), waiting) * (1 + longest / 1024))
+  -- Each of the others has no more of a sound bucket, and any number of what has strayed.
+  entries = math.max(entries, call("ZCARD", DELAY), call("ZCARD", SIZES), call("ZCARD", DEAD), call("ZCARD", LEASE),
+    call("ZCARD", HOLDS), call("ZCARD", BY_KEY), call("HLEN", HELD), call("ZCARD", REQUESTS), call("HLEN", NODES))
   cursor = "0"
   if entries > all then
     tell("counts", "", "it has " .. entries .. " entries, the limit is " .. all .. ": it was not checked; "
@@ -572,13 +575,13 @@ function parts.whole()
     return
   end
   for _, structure in ipairs(STRUCTURES) do
-    repeat -- until all is looked at, by request
+    repeat -- `all` entries
       most = STEP
       parts[structure]()
     until cursor == "0"
   end
   local is_there = {}
-  for _, entry_of in ipairs(call("LRANGE", READY, 0, -1)) do -- of any number, by request
+  for _, entry_of in ipairs(call("LRANGE", READY, 0, -1)) do -- `all` entries
     is_there[entry_of] = true
     for _, id in ipairs(#entry_of == ENTRY_OF_PART and ids_in(entry_of) or {}) do
       is_there[id .. sub(entry_of, 18)] = true

@@ -224,7 +224,7 @@ local function take_ready(entries)
     ends[i], looked = #ids, i
   end
   local states, body_of, at = read_all("HMGET", STATE, ids), reader_of(ids), 1
-  for i = 1, looked do
+  for i = 1, looked do -- `entries` or `members`
     if parts[i] then
       if is_spent() then
         return i - 1
@@ -243,7 +243,7 @@ local function take_ready(entries)
         seen[ids[at]] = seen[ids[at]] or is_waiting -- its entry may be there twice where a call has failed
         if count == limit or is_spent() then
           local rest = {}
-          for left = at, at > from and ends[i] or 0 do
+          for left = at, at > from and ends[i] or 0 do -- the ids of one entry
             rest[#rest + 1] = is_placed(states[left], numbers[left]) and ids[left] .. numbers[left] or nil
           end
           surplus = surplus + (at > from and #rest - 1 or 0)
@@ -284,7 +284,7 @@ local function take_due(due)
     ends[i], looked = #ids, i
   end
   local states, body_of = read_all("HMGET", STATE, ids), reader_of(ids)
-  for i = 1, looked do
+  for i = 1, looked do -- `entries` or `members`
     local its, at, part = #members[i] == MEMBER_OF_PART and "gone", ends[i], parts[i] and parts[i][2]
     if is_spent() or (count == limit and not its) then
       return i - 1

@@ -10,7 +10,7 @@ end
 -- between them, and nothing is looked up.
 local function fill(from, to)
   if answer[from] == answer[to] then
-    for at = from + 1, to - 1 do
+    for at = from + 1, to - 1 do -- the spans of the call
       answer[at] = answer[from]
     end
   elseif to - from > 1 then

@@ -132,7 +132,7 @@ end
 -- that this version reads.
 local function split_bodies(body, skipped, count)
   local bodies, ends, at, is_sound = {}, {}, 1, true
-  for i = 1 - skipped, count do
+  for i = 1 - skipped, count do -- of the events of a part
     ends[i - 1] = at - 1
     local high, low, form = byte(body, at, at + 2)
     local after = form and at + 2 + high * 256 + low or math.huge

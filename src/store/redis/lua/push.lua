@@ -280,7 +280,7 @@ end
 local function are_new(part, first)
   local last = first + part.count - 1
   local from, page = byte(part.id, 16) - PLACE, pages[sub(part.id, 1, NAME)]
-  for i = first, last do
+  for i = first, last do -- the events of the call
     if states[i] or bodies[i] then
       return false
     end

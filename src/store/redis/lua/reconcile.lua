@@ -22,7 +22,7 @@ if node and announce(node, tonumber(ARGV.started), tonumber(ARGV.starts)) then
 end
 -- Of a batch of which the node holds as many leases as there are nothing is lost, and nothing is read:
 -- there are no more such than it states, and each other one ends.
-for batch in node and batches_of(me, ARGV.from, ARGV.through) or function() end do
+for batch in node and batches_of(me, ARGV.from, ARGV.through) or function() end do -- until `is_full`
   local holds, leases = {}, 0
   for _, id in ipairs(stated[sub(batch, 9)] or {}) do
     leases = leases + (is_under(states[id], batch) and not holds[id] and 1 or 0)

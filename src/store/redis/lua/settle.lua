@@ -24,7 +24,7 @@ while at <= #ARGV do -- a thousand settlements at most
     run.id, at = ARGV.id[at], at + 1 -- one value more
     ids[#ids + 1] = run.id
   end
-  for i = 1, acks do
+  for i = 1, acks do -- of the settlements of the call
     ids[run.first + i] = sub(run.said, 32 * i - 31, 32 * i - 16)
   end
   runs[#runs + 1], at = run, at + ARGV.width
@@ -131,7 +131,7 @@ local record_end = finished .. me .. "\0\0\0\0"
 local function settle_acks(run)
   local token, settled = me .. run.request, me .. run.request .. "a"
   local plain = 0
-  for i = 1, run.acks do
+  for i = 1, run.acks do -- of the settlements of the call
     if is_spent() then
       break
     end

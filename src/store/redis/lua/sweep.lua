@@ -55,7 +55,7 @@ local function move_live(most)
   local gap = to - from
   local before = gap > 0 and call("LRANGE", READY, from, from + math.min(gap, most) - 1) or {}
   local its_live, its_looked = look_at_entries(before, 1)
-  for i = 1, its_looked do
+  for i = 1, its_looked do -- `most` entries
     if its_live[i] then -- it is no gap any more
       meta.gap_from, meta.gap_to = 0, 0
       return
@@ -65,7 +65,7 @@ local function move_live(most)
   local entries = call("LRANGE", READY, to, to + math.min(room, most) - 1)
   local live, looked = look_at_entries(entries, 1)
   local moved = {}
-  for i = 1, looked do
+  for i = 1, looked do -- `most` entries
     local at = to + i - 1
     if live[i] then
       if from < at then

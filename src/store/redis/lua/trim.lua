@@ -7,7 +7,7 @@ end
 local trimmed = tonumber(call("HGET", META, "trimmed") or 0)
 local seen, began = tonumber(ARGV.seen), ARGV.began
 if seen > 0 then
-  local found = call("XRANGE", OUTBOX, seen .. "-0", seen .. "-0")[1]
+  local found = call("XRANGE", OUTBOX, seen .. "-0", seen .. "-0")[1] -- one entry
   local same = found and sub(found[2][2], 1, #began) == began
   if not found then -- it may have been dropped
     local head = number_of(call("XRANGE", OUTBOX, "-", "+", "COUNT", 1)[1]) or record
