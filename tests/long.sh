@@ -93,6 +93,7 @@ redis() {
     duly --test faults -- redis_faults::
     default DULY_REDIS_ABORTS all
     duly --test stores -- redis_store::aborted
+    default DULY_COSTS all
     default DULY_LEFTOVERS all
     duly --test stores -- redis_store::leftovers
     default DULY_BUSY_EVENTS 1000000

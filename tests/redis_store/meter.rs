@@ -18,6 +18,18 @@ pub(crate) struct Meter<'a> {
     pub(crate) found: BTreeMap<String, (usize, f64, f64)>,
 }
 
+/// The time of the server's main thread, in µs.
+pub(crate) fn processor_us(server: &Redis) -> f64 {
+    let info = server.cli(&["INFO", "cpu"]);
+    let of = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.trim().parse::<f64>().ok())
+    };
+    let user = of("used_cpu_user_main_thread:").expect("the server tells");
+    let system = of("used_cpu_sys_main_thread:").expect("the server tells");
+    (user + system) * 1e6
+}
+
 impl<'a> Meter<'a> {
     pub(crate) fn new(server: &'a Redis) -> Self {
         server.cli(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
@@ -31,18 +43,6 @@ impl<'a> Meter<'a> {
             names: names.collect(),
             found: BTreeMap::new(),
         }
-    }
-
-    /// The time of the server's main thread, in µs.
-    fn processor_us(&self) -> f64 {
-        let info = self.server.cli(&["INFO", "cpu"]);
-        let of = |name: &str| {
-            let line = info.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|rest| rest.trim().parse::<f64>().ok())
-        };
-        let user = of("used_cpu_user_main_thread:").expect("the server tells");
-        let system = of("used_cpu_sys_main_thread:").expect("the server tells");
-        (user + system) * 1e6
     }
 
     /// The scripts that ran since the last look, with their durations in µs.
@@ -63,9 +63,9 @@ impl<'a> Meter<'a> {
     /// Does something, and notes what each script took for it.
     pub(crate) async fn step<T>(&mut self, what: impl Future<Output = T>) -> T {
         self.server.cli(&["SLOWLOG", "RESET"]);
-        let before = self.processor_us();
+        let before = processor_us(self.server);
         let done = what.await;
-        let used = self.processor_us() - before;
+        let used = processor_us(self.server) - before;
         let logged = self.logged();
         let all: f64 = logged.iter().map(|(_, us)| us).sum();
         let share = (used / all.max(1.0)).min(1.0);

@@ -16,6 +16,7 @@ mod called;
 mod check;
 mod clocks;
 mod connections;
+mod costs;
 mod damage;
 mod database;
 mod durable;
