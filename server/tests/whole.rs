@@ -6,7 +6,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::rights::admin_settings;
-use crate::world::{Place, World, reply, until};
+use crate::servers;
+use crate::world::{Place, World, reply, until, with_prefix};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bulk_that_meets_a_taken_id_leaves_it_alone() {
@@ -71,6 +72,95 @@ async fn a_client_that_hangs_up_leaves_nothing_half_done() {
     let stats = async || world.get("/v1/ns/queues/q").await.is(200)["scheduled"].clone();
     until("every request has ended", async || stats().await == 30).await;
     assert_eq!(stats().await, 30);
+}
+
+/// Each is cut while the store lets it write nothing, more often than there are places for connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_hangs_up_in_a_bulk_leaves_it_done_and_audited() {
+    const ROUNDS: usize = 3;
+    let redis = servers::Redis::plain();
+    let (folder, url) = (tempfile::tempdir().unwrap(), with_prefix(&redis.url()));
+    let world = World::start_at(folder, url, "[limits]\nconnections = 8\n").await;
+    let post = |path: &str, body: Value| {
+        let request = world.request(Method::POST, &format!("/v1/ns/{path}"));
+        let request = request.header("Content-Type", "application/json");
+        request.body(body.to_string())
+    };
+    let events = json!({"events": [{"payload": 1}, {"payload": 2}, {"payload": 3}]});
+    // So many responses, that whatever was sent before has arrived.
+    let others = async || {
+        for _ in 0..20 {
+            world.get("/v1/nothing").await.is(404);
+        }
+    };
+    let hang_up = async |request: reqwest::RequestBuilder| {
+        redis.cli(&["CLIENT", "PAUSE", "20000", "WRITE"]);
+        let sent = tokio::spawn(request.send());
+        others().await;
+        if sent.is_finished() {
+            panic!("it does not wait for the store: {:?}", sent.await);
+        }
+        sent.abort();
+        assert!(sent.await.is_err());
+        others().await;
+        redis.cli(&["CLIENT", "UNPAUSE"]);
+    };
+    let shown = async |queue: &str, state: &str| {
+        let stats = world.get(&format!("/v1/ns/queues/{queue}")).await.is(200);
+        stats[state].as_u64().unwrap()
+    };
+    for round in 0..ROUNDS {
+        let name = |what: &str| format!("{what}-{round}");
+        for queue in ["purged", "cancelled", "revived"].map(name) {
+            let push = post(&format!("queues/{queue}/events"), events.clone());
+            reply(push).await.is(201);
+        }
+        let (pushed, revived) = (name("pushed"), name("revived"));
+        let lease = json!({"ttr_ms": 60_000, "max": 3});
+        let leased = reply(post(&format!("queues/{revived}/leases"), lease)).await;
+        let mut ids = Vec::new();
+        for lease in leased.is(200).as_array().unwrap() {
+            ids.push(lease["id"].clone());
+            let token = lease["token"].as_str().unwrap();
+            let bury = json!({"outcome": "bury", "reason": "no"});
+            reply(post(&format!("leases/{token}/settle"), bury))
+                .await
+                .is(204);
+        }
+
+        let purge = format!("queues/{}/purge", name("purged"));
+        hang_up(post(&purge, json!({}))).await;
+        let cancel = json!({"action": "cancel", "queue": name("cancelled")});
+        hang_up(post("events/change", cancel)).await;
+        hang_up(post(&format!("queues/{pushed}/events"), events.clone())).await;
+        let revive = format!("queues/{revived}/dead-letters/revive");
+        hang_up(post(&revive, json!({"ids": ids}))).await;
+
+        until("all of it is done", async || {
+            shown(&name("purged"), "ready").await == 0
+                && shown(&name("cancelled"), "ready").await == 0
+                && shown(&pushed, "ready").await == 3
+                && shown(&revived, "ready").await == 3
+        })
+        .await;
+        until("all of it is in the audit", async || {
+            let audit = world.admin(Method::GET, "/audit?limit=100").await.text;
+            let actions = [
+                ("queue purged", name("purged")),
+                ("events cancelled", name("cancelled")),
+                ("dead letters revived", revived.clone()),
+            ];
+            let audit: Value = serde_json::from_str(&audit).unwrap();
+            let lines: Vec<_> = audit["items"].as_array().unwrap().iter().collect();
+            actions.iter().all(|(action, queue)| {
+                let is_it = |line: &&&Value| {
+                    line["action"] == *action && line.to_string().contains(queue.as_str())
+                };
+                lines.iter().filter(is_it).count() == 1
+            })
+        })
+        .await;
+    }
 }
 
 #[cfg(unix)]

@@ -145,6 +145,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         redis_store("pushes_starts_and_nodes_go_on_while_the_server_of_the_registry_is_dead"),
     ),
     Accepted.bug(
+        "redis-registered-unseen",
+        "Redis: nodes see a bucket a minute late whose registration failed in its last write",
+        &[drop("register.lua", "ARGV.token:reverse()")],
+        redis_store("a_bucket_is_seen_whichever_write_of_its_registration_fails"),
+    ),
+    Accepted.bug(
+        "redis-leaves-its-key",
+        "Redis: of an event that had a key something is left for ever",
+        &[drop("settle.lua", r#""ZREM", BY_KEY, $"#)],
+        redis_store("no_shape_of_load_costs_much_more_than_plain_events"),
+    ),
+    Accepted.bug(
         "redis-moved-without-a-look",
         "Redis: what is left in the delay set by a call that failed is moved over a leased \
          event",

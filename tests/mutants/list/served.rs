@@ -13,6 +13,22 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         server("each_occurrence_of_a_schedule_is_pushed_on_the_way_and_none_is_missed"),
     ),
     Served.bug(
+        "server-bulk-cut",
+        "a request that changes something ends where its client hangs up",
+        &[always("http::whole::run", "matches!($..)")],
+        server("a_client_that_hangs_up_in_a_bulk_leaves_it_done_and_audited"),
+    ),
+    Served.bug(
+        "server-place-leaked",
+        "a connection that has ended keeps its place",
+        &[put(
+            "Connections::open",
+            "Ok($place) => «$place»",
+            "{ $place.forget(); Arc::clone(&self.places).try_acquire_owned().ok()? }",
+        )],
+        server("a_client_that_hangs_up_in_a_bulk_leaves_it_done_and_audited"),
+    ),
+    Served.bug(
         "server-clock-of-a-file",
         "a manual clock is taken with a store that lasts",
         &[put(
@@ -55,7 +71,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-expiry-by-its-own-clock",
         "a token expires when it does by the clock of each server",
-        &[drop("RemoteState::version", "self.ahead_ms.store($..);")],
+        &[drop("RemoteState::version", "self.ahead.note($..);")],
         server("a_token_expires_for_all_servers_at_once_whatever_their_clocks_say"),
     ),
     Served.bug(
