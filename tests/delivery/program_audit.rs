@@ -299,6 +299,7 @@ async fn an_action_that_fails_has_no_line_and_one_whose_caller_is_gone_has_one()
     let (world, way, bus) = with_lines_that_meet(Fault::None).await;
     way.rolls_are(Fault::Refused(ErrorKind::Unavailable));
     bus.pause(SHOP).await.unwrap_err();
+    way.rolls_are(Fault::None);
     let bus = Bus::builder().only_registered().dynamic_queues();
     let bus = bus.shared_store(Arc::clone(&way) as _).publish_only();
     let bus = world.start(bus).await;
@@ -322,11 +323,9 @@ async fn an_action_that_fails_has_no_line_and_one_whose_caller_is_gone_has_one()
     assert_eq!(lines(&bus).await.len(), 1);
     way.meets(|_, _| Fault::None);
     assert!(letters().by("ann").revive_all().now_or_never().is_none());
-    let line = all(&bus).await.pop().unwrap();
-    assert_eq!(
-        (&*line.actor, &*line.action),
-        ("ann", "dead letters revived")
-    );
+    let lines = all(&bus).await;
+    let is_of_ann = |line: &AuditLine| line.actor == "ann" && line.action == "dead letters revived";
+    assert_eq!(lines.iter().filter(|line| is_of_ann(line)).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
