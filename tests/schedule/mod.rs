@@ -4,6 +4,7 @@ mod builds;
 mod calendar;
 mod changes;
 mod clocks;
+mod crowd;
 mod deaths;
 mod declared;
 mod explained;

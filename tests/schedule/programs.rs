@@ -15,6 +15,7 @@ use duly::time::Timestamp;
 use duly::{BusBuilder, OldPayload, State};
 
 use super::runs::DAY;
+use crate::faulty::Faulty;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const WORD: &str = "resplendent quetzal";
@@ -36,6 +37,15 @@ impl Shared {
         let builder = builder.shared_store(Arc::clone(&self.store));
         let bus = TestBus::start_on(Arc::clone(&self.clock), builder).await;
         bus.unwrap()
+    }
+
+    /// A program that takes the time for later than it is by so much.
+    pub(super) async fn ahead(&self, ahead: Duration, builder: BusBuilder) -> TestBus {
+        let way = Faulty::to(&self.store);
+        let ahead_us = u64::try_from(ahead.as_micros()).unwrap();
+        way.ahead_us.store(ahead_us, Ordering::Relaxed);
+        let bus = TestBus::start_on(Arc::clone(&self.clock), builder.shared_store(way as _));
+        bus.await.unwrap()
     }
 
     /// A program that carries schedules out, and has no handlers.

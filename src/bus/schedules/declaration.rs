@@ -2,9 +2,12 @@
 //!
 //! While builds replace one another, programs with different declarations of one schedule run side by
 //! side. That of the later build is in force: of the higher number of the deploy, where programs say
-//! one, else the one that was declared for the first time later. So a program of an older build that starts again
-//! changes nothing. It takes over again when nobody has declared the newer one for some
+//! one, else the one that was declared for the first time later. So a program of an older build that
+//! starts again changes nothing. It takes over again when nobody has declared the newer one for some
 //! minutes, which is what a deploy that was taken back looks like.
+//!
+//! Some declarations are remembered: those that are made, as long as they are, however many came
+//! after them. Beyond as many, a new one waits, since whichever were forgotten would come for a new one.
 //!
 //! A declaration has two parts: the options of the schedule, and those of its queue, which only a program
 //! with the handler knows. One without it declares the first part alone, and leaves the other as it is.
@@ -19,6 +22,8 @@ use crate::time::Timestamp;
 pub(super) const GONE_AFTER: u32 = 10;
 /// After so many rounds, it is noted that a declaration was made again.
 const SEEN_AFTER: u32 = 2;
+/// A program that has not made its declaration in so many rounds has ended, or is about to be noted.
+const ENDED_AFTER: u32 = SEEN_AFTER + 2;
 /// The most declarations of a schedule that are remembered.
 const REMEMBERED_MAX: usize = 8;
 
@@ -82,11 +87,21 @@ pub(super) enum DeclareResult {
     TakesOver,
     /// Another build's is in force.
     Older,
+    /// As many other ones as are remembered are made all the time: it waits until one is not.
+    Crowded,
+}
+
+impl DeclareResult {
+    /// Whether the declaration is in force.
+    pub(super) fn holds(self) -> bool {
+        !matches!(self, Self::Older | Self::Crowded)
+    }
 }
 
 impl Declarations {
     /// Decides about a declaration, and notes it. `every`: how often programs make theirs.
     pub(super) fn declare(&mut self, declared: Declaration, every: Duration) -> DeclareResult {
+        let was_ahead = self.set_back(declared.seen, every);
         let age = |seen| declared.seen.since(seen);
         let Some(current) = self.0.last_mut() else {
             self.0.push(declared);
@@ -95,7 +110,8 @@ impl Declarations {
         let is_same = current.options == declared.options;
         if current.agrees_with(&declared) {
             let is_fresh = |seen| age(seen) < every * SEEN_AFTER;
-            let is_noted = current.deploy >= declared.deploy
+            let is_noted = !was_ahead
+                && current.deploy >= declared.deploy
                 && is_fresh(current.seen)
                 && (declared.queue.is_none() || current.queue.is_some_and(|it| is_fresh(it.seen)));
             *current = Declaration {
@@ -113,23 +129,50 @@ impl Declarations {
         // A program without the handler says nothing of the part that differs.
         let seen = current.queue.filter(|_| is_same);
         let is_gone = age(seen.map_or(current.seen, |it| it.seen)) >= every * GONE_AFTER;
-        let is_known = self.0.iter().any(|known| known.agrees_with(&declared));
-        let is_later =
-            declared.deploy > current.deploy || (declared.deploy == current.deploy && !is_known);
+        let mut known = self.0.iter_mut();
+        let known = known.rfind(|known| known.agrees_with(&declared));
+        let is_higher = declared.deploy > current.deploy;
+        let is_later = is_higher || (declared.deploy == current.deploy && known.is_none());
         if !is_later && !is_gone {
+            if let Some(known) = known.filter(|it| age(it.seen) >= every * SEEN_AFTER) {
+                known.seen = declared.seen;
+            }
             return DeclareResult::Older;
+        }
+        let runs = |known: &Declaration| age(known.seen) < every * ENDED_AFTER;
+        let is_full = self.0.len() == REMEMBERED_MAX && self.0.iter().all(runs);
+        if is_full && !(is_higher || is_gone) {
+            return DeclareResult::Crowded;
         }
         let of = |it: &Declaration| (it.options, it.queue.map(|queue| queue.options));
         self.0.retain(|known| of(known) != of(&declared));
-        self.0.push(declared);
-        if self.0.len() > REMEMBERED_MAX {
-            self.0.remove(0);
+        if self.0.len() == REMEMBERED_MAX {
+            let all = self.0.iter().enumerate();
+            let ended = all.min_by_key(|(_, known)| known.seen);
+            self.0.remove(ended.map_or(0, |(place, _)| place));
         }
+        self.0.push(declared);
         if is_same {
             DeclareResult::Renews
         } else {
             DeclareResult::TakesOver
         }
+    }
+
+    /// Takes what was seen at a time that is to come for seen now: a clock was ahead. Returns whether
+    /// there is such. Clocks of programs may differ by less than a round.
+    fn set_back(&mut self, now: Timestamp, every: Duration) -> bool {
+        let mut was_ahead = false;
+        for known in &mut self.0 {
+            let of_queue = known.queue.iter_mut().map(|queue| &mut queue.seen);
+            for seen in of_queue.chain([&mut known.seen]) {
+                if seen.since(now) > every {
+                    *seen = now;
+                    was_ahead = true;
+                }
+            }
+        }
+        was_ahead
     }
 
     /// The declaration in force; `None` for a schedule that no program declares.
@@ -268,11 +311,68 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let mut all = Declarations::default();
         for options in 0..100 {
-            assert_eq!(
-                all.declare(of(options, 0, at(options)), MINUTE),
-                DeclareResult::TakesOver
-            );
+            let now = at(options * 180);
+            let verdict = all.declare(of(options, 0, now), MINUTE);
+            assert_eq!(verdict, DeclareResult::TakesOver);
         }
         assert_eq!(all.0.len(), REMEMBERED_MAX);
+    }
+
+    /// Programs with a declaration each, which make it each minute: as many as are remembered and some
+    /// more, all at once, or one that stays beside others that follow one another.
+    #[test]
+    fn who_declares_each_minute_is_remembered_however_many_come_later() {
+        for many in 2..20 {
+            for is_at_once in [true, false] {
+                let mut all = Declarations::default();
+                for second in 0..many * 300 {
+                    let newest = second / 300 + 1;
+                    for program in 1..=newest {
+                        let runs = program == 1 || program == newest || is_at_once;
+                        if !runs || second % 60 != program {
+                            continue;
+                        }
+                        let verdict = all.declare(of(program, 0, at(second)), MINUTE);
+                        let what = format!("{program} of {newest}, {is_at_once}, {second}");
+                        let is_first = second % 300 == program;
+                        let has_room = !is_at_once || program <= REMEMBERED_MAX as u64;
+                        if program == newest && is_first && has_room {
+                            assert_eq!(verdict, DeclareResult::TakesOver, "{what}");
+                        } else {
+                            assert_ne!(verdict, DeclareResult::TakesOver, "{what}");
+                        }
+                        // The higher number of a deploy takes over all the same.
+                        let mut others = all.clone();
+                        let later = others.declare(of(99, 1, at(second)), MINUTE);
+                        assert_eq!(later, DeclareResult::TakesOver, "{what}");
+                        assert!(others.0.len() <= REMEMBERED_MAX);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The clock of a store was ahead when a declaration was seen last, and is right again.
+    #[test]
+    fn a_time_that_is_to_come_holds_nothing_up() {
+        for ahead in [120, 3_600, 86_400] {
+            let mut all = Declarations::default();
+            let _ = all.declare(of(1, 0, at(ahead)), MINUTE);
+            let _ = all.declare(of(2, 0, at(ahead + 1)), MINUTE);
+            let mut goes_on = all.clone();
+            assert_eq!(
+                goes_on.declare(of(2, 0, at(0)), MINUTE),
+                DeclareResult::Renews
+            );
+            assert_eq!(
+                goes_on.declare(of(2, 0, at(60)), MINUTE),
+                DeclareResult::Stands
+            );
+            // The newer one is taken back.
+            assert_eq!(all.declare(of(1, 0, at(0)), MINUTE), DeclareResult::Older);
+            assert_eq!(all.declare(of(1, 0, at(599)), MINUTE), DeclareResult::Older);
+            let verdict = all.declare(of(1, 0, at(601)), MINUTE);
+            assert_eq!(verdict, DeclareResult::TakesOver, "{ahead}");
+        }
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn start(inner: &Arc<Inner>, declared: Declared) {
 
 async fn run(inner: Weak<Inner>, declared: Arc<Declared>) {
     let outage = Outage::of("declarations of schedules");
-    let mut older = BTreeMap::new();
+    let mut verdicts = BTreeMap::new();
     let mut pause = EVERY;
     loop {
         for (name, options) in &declared.schedules {
@@ -52,12 +52,8 @@ async fn run(inner: Weak<Inner>, declared: Arc<Declared>) {
             match declare(&inner, (name, options), declared.deploy).await {
                 Ok(verdict) => {
                     outage.succeeded(name);
-                    let is_older = verdict == DeclareResult::Older;
-                    if older.insert(name, is_older) != Some(is_older) && is_older {
-                        tracing::info!(
-                            schedule = %name,
-                            "a newer build declares this schedule otherwise, and that holds"
-                        );
+                    if verdicts.insert(name, verdict) != Some(verdict) {
+                        tell(name, verdict);
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Closed => return,
@@ -65,6 +61,20 @@ async fn run(inner: Weak<Inner>, declared: Arc<Declared>) {
             }
         }
         tokio::time::sleep(pause).await;
+    }
+}
+
+fn tell(schedule: &str, verdict: DeclareResult) {
+    match verdict {
+        DeclareResult::Older => tracing::info!(
+            %schedule,
+            "a newer build declares this schedule otherwise, and that holds"
+        ),
+        DeclareResult::Crowded => tracing::warn!(
+            %schedule,
+            "too many programs declare this schedule, each otherwise: this one waits for one to end"
+        ),
+        _ => {}
     }
 }
 
@@ -93,17 +103,19 @@ pub(super) async fn declare(
         }
         let verdict = parking_lot::Mutex::new(DeclareResult::Stands);
         let edit = |link: &mut Link| {
+            let before = link.declarations.clone();
             let given = link.declarations.declare(declared, every);
             *verdict.lock() = given;
             if given == DeclareResult::TakesOver && link.options != *options {
                 link.set_options(options.clone(), known.clone(), now);
             }
             // Somebody may have set another queue.
-            let is_its_queue = given != DeclareResult::Older && link.options.queue() == queue;
+            let is_its_queue = given.holds() && link.options.queue() == queue;
             let known = known.clone().filter(|_| is_its_queue);
             let is_its_payload = link.options.payload_text() == options.payload_text();
             let is_other = link.note_queue_options(known, is_its_payload);
-            Ok(is_other || matches!(given, DeclareResult::TakesOver | DeclareResult::Renews))
+            let is_noted = given == DeclareResult::Stands || link.declarations == before;
+            Ok(is_other || !is_noted)
         };
         if links.change(name, edit).await?.is_some() {
             let verdict = verdict.into_inner();

@@ -73,8 +73,10 @@ impl Schedule {
     /// removed.
     #[must_use]
     pub fn is_declaration_gone(&self) -> bool {
-        let declared = self.declared;
-        declared.is_some_and(|seen| self.now.since(seen) >= self.gone_after)
+        // A clock that was ahead may have said it: a program that goes on says it anew by the next round.
+        let differs = |seen: Timestamp| self.now.since(seen).max(seen.since(self.now));
+        let declared = self.declared.map(differs);
+        declared.is_some_and(|differs| differs >= self.gone_after)
     }
 
     /// Says in English when it is next due, and why.
