@@ -65,9 +65,6 @@ pub(crate) struct Inner {
     pub(super) leases: Leases,
     /// The unknown names that were pushed to; `None` where no name is taken for a mistake.
     pub(super) checked_names: Option<CheckedNames>,
-    /// Wakes the workers of schedules when this process makes one.
-    #[cfg(feature = "schedules")]
-    pub(super) schedules_woken: Arc<tokio::sync::Notify>,
     /// The most schedules of a namespace.
     #[cfg(feature = "schedules")]
     pub(super) schedules_max: usize,

@@ -9,6 +9,7 @@ use allocation_counter::measure;
 use duly::event::BucketId;
 use duly::lease::LeaseStatus;
 use duly::prelude::*;
+use duly::schedule::ScheduleOptions;
 use duly::store::{MemoryStore, Store};
 use duly::testing::{TestBus, VirtualClock};
 use duly::{Annotation, BusBuilder, EventId, QueueName, Unique};
@@ -84,6 +85,12 @@ impl Soak {
         bus.records().id(absent).limit(1).page().await?;
         bus.events().queue(&name).limit(1).page().await?;
 
+        let schedule = format!("{name}.hourly");
+        let hourly = ScheduleOptions::new(WORK, "every 1h")?;
+        bus.schedules().set(&schedule, hourly).await?;
+        bus.advance(Duration::from_millis(20)).await;
+        assert!(bus.schedules().remove(&schedule).await?);
+
         let work = bus.queue_named::<String>(WORK)?;
         work.event(name.clone())
             .key(&name)
@@ -116,7 +123,7 @@ impl Soak {
                 self.bus.queues().await?;
             }
         }
-        self.bus.advance(DAYS).await;
+        self.bus.advance(DAYS + TTR * 5).await;
         // What is idle is looked for as the store is used.
         let work = self.bus.queue_named::<String>(WORK)?;
         for _ in 0..20 * names {

@@ -9,6 +9,7 @@ mod deaths;
 mod declared;
 mod explained;
 mod failover;
+mod idle;
 mod jitter;
 mod large;
 mod many;

@@ -33,6 +33,10 @@ impl Shared {
         Self { clock, store }
     }
 
+    pub(super) fn clock(&self) -> Arc<VirtualClock> {
+        Arc::clone(&self.clock)
+    }
+
     pub(super) async fn start(&self, builder: BusBuilder) -> TestBus {
         let builder = builder.shared_store(Arc::clone(&self.store));
         let bus = TestBus::start_on(Arc::clone(&self.clock), builder).await;

@@ -198,8 +198,6 @@ impl BusBuilder {
             leases: Default::default(),
             checked_names: (!self.dynamic_queues).then(Default::default),
             #[cfg(feature = "schedules")]
-            schedules_woken: Default::default(),
-            #[cfg(feature = "schedules")]
             schedules_max: self.schedules.max.unwrap_or(SCHEDULES_MAX),
             program_actions: Default::default(),
             outboxes: Default::default(),

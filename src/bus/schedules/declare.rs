@@ -141,7 +141,5 @@ pub(super) async fn create(
     let buckets = inner.buckets(queue, &inner.options(queue));
     let mut link = Link::first((name, options.clone()), declarations, buckets, now);
     link.queue_options = OccurrenceOptions::of(inner, queue);
-    let is_new = links.push(&link, Some(now), Unique::Keep).await?;
-    inner.schedules_woken.notify_waiters();
-    Ok(is_new)
+    links.push(&link, Some(now), Unique::Keep).await
 }

@@ -248,10 +248,7 @@ impl Links {
     pub(super) async fn check_room(&self) -> Result<()> {
         let (inner, queue) = (self.inner(), &self.queue.name);
         let known = inner.open()?.buckets_of(queue).await?;
-        let counts = known.buckets.iter();
-        let counts = counts.map(|bucket| inner.apply(bucket, StoreOp::stats()));
-        let count = async |sum: usize, of: Stats| Ok(sum + of.scheduled + of.ready + of.leased);
-        let count = as_they_come(counts).try_fold(0, count).await?;
+        let count = count(inner, &known.buckets).await?;
         let most = inner.schedules_max;
         if count < most {
             return Ok(());
@@ -334,4 +331,11 @@ pub(in crate::bus) fn pushes_into(inner: &Inner, event: &Snapshot, queue: &Queue
         }),
         Err(why) => !matches!(why, OpenError::Malformed(_)),
     }
+}
+
+/// Returns how many schedules there are in some buckets.
+pub(super) async fn count(inner: &Arc<Inner>, buckets: &[BucketKey]) -> Result<usize> {
+    let stats = { buckets.iter() }.map(|bucket| inner.apply(bucket, StoreOp::stats()));
+    let add = async |sum: usize, of: Stats| Ok(sum + of.scheduled + of.ready + of.leased);
+    as_they_come(stats).try_fold(0, add).await
 }

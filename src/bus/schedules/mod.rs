@@ -1,10 +1,10 @@
 //! Schedules: what is set, shown and changed, and the tasks of a bus that carry them out.
 //!
 //! A schedule is a chain of events in a queue of the bus's own, one of which waits: its
-//! [`link`]. [`worker`] leases a link when its schedule is to be looked at, [`advance`] pushes what
-//! `crate::schedule::plan` decides and then the next link. [`declare`] sets the schedules that a program
-//! declares, [`declaration`] says whose declaration is in force, and [`links`] reads and changes
-//! links.
+//! [`link`]. The [`worker`] of a namespace, which [`watch`] starts, leases a link when its schedule is to
+//! be looked at, [`advance`] pushes what `crate::schedule::plan` decides and then the next link.
+//! [`declare`] sets the schedules that a program declares, [`declaration`] says whose declaration is in
+//! force, and [`links`] reads and changes links.
 
 mod advance;
 mod declaration;
@@ -18,6 +18,7 @@ mod occurrence_queue;
 mod payloads;
 mod shown;
 mod waiting;
+mod watch;
 mod worker;
 mod written;
 
@@ -51,7 +52,7 @@ use crate::time::When;
 pub(in crate::bus) fn start(inner: &Arc<Inner>, declared: Declared, runs: bool) {
     declare::start(inner, declared);
     if runs {
-        worker::start(inner);
+        watch::start(inner);
     }
 }
 

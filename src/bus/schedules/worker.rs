@@ -1,24 +1,26 @@
-//! The workers of schedules: for each namespace a task of a bus that leases the links that are due,
-//! and looks at their schedules, so that none waits for those of another namespace.
+//! The worker of the schedules of a namespace: a task of a bus that leases the links that are due, and
+//! looks at their schedules, so that none waits for those of another namespace.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 use crate::backoff::Backoff;
 use crate::bus::fan_out::as_they_come;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
-use crate::bus::lease::{LEASE_WAIT_MAX, LeaseStatus, Leased};
+use crate::bus::lease::{LeaseStatus, Leased};
 use crate::bus::schedules::advance::advance;
 use crate::bus::schedules::link::{Link, VERSION};
+use crate::bus::schedules::links::count;
 use crate::bus::schedules::written::{Look, LookWrites};
 use crate::core::op::Unique;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{Envelope, Occurrence, QueueName, SkipReason, has_schedules};
+use crate::event::{Envelope, Occurrence, QueueName, SkipReason};
 use crate::metrics::ScheduleMeters;
 use crate::outage::Outage;
 use crate::panics;
@@ -29,10 +31,10 @@ const BATCH: usize = 256;
 /// How long a bus that dies holds up the schedules that it works on; each is looked at long before
 /// its next occurrence is due.
 const TTR: Duration = Duration::from_secs(20);
-/// How often a store is asked whether it has schedules of another namespace by now.
-const LIST_EVERY: Duration = Duration::from_secs(10);
+/// A worker that has had nothing to do for so long ends, if its namespace has no schedule.
+const IDLE_AFTER: Duration = Duration::from_secs(600);
 /// The pauses after a failed list or lease.
-const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+pub(super) const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 /// The delays of a schedule that could not be looked at.
 const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 /// The delays of one that this process cannot read, as it lacks the key, is of an older version or does
@@ -41,64 +43,32 @@ const UNREADABLE: Backoff = Backoff::new(Duration::from_millis(100), Duration::f
 /// So few attempts are kept, so that no schedule becomes a dead letter.
 const ATTEMPTS_LEFT: u16 = 100;
 
-/// Starts the workers, also those of namespaces that have schedules later; they end with the bus.
-pub(super) fn start(inner: &Arc<Inner>) {
-    let meters = ScheduleMeters::new(); // they are told before there is a schedule
-    inner.runtime.spawn(watch(Arc::downgrade(inner), meters));
-}
+/// The queues of the namespaces that have a worker.
+pub(super) type Served = Mutex<BTreeSet<QueueName>>;
 
-/// Starts a worker for each queue of schedules of the store.
-async fn watch(inner: Weak<Inner>, meters: ScheduleMeters) {
-    let outage = Outage::of("the list of schedules");
-    let (mut served, mut failures) = (BTreeSet::new(), 0);
-    loop {
-        let Some(inner) = inner.upgrade().filter(|inner| inner.open().is_ok()) else {
-            return;
-        };
-        let woken = Arc::clone(&inner.schedules_woken);
-        let woken = woken.notified(); // before the list: what is made after it wakes this
-        let pause = match queues(&inner).await {
-            Ok(queues) => {
-                failures = 0;
-                outage.succeeded(&());
-                for queue in queues {
-                    if served.insert(queue.clone()) {
-                        Worker::start(&inner, queue, meters.clone());
-                    }
-                }
-                inner.real_pause(LIST_EVERY)
-            }
-            Err(error) if error.kind() == ErrorKind::Closed => return,
-            Err(error) => {
-                failures += 1;
-                outage.failed((), &error);
-                PAUSES.jittered(failures)
-            }
-        };
-        drop(inner); // the bus may end meanwhile
-        let _ = tokio::time::timeout(pause, woken).await;
-    }
-}
-
-/// The queues of schedules that the store knows.
-async fn queues(inner: &Arc<Inner>) -> Result<BTreeSet<QueueName>> {
-    let known = inner.open()?.known_buckets().await?;
-    let queues = known.buckets.into_iter().map(|bucket| bucket.queue);
-    Ok(queues.filter(has_schedules).collect())
-}
-
-struct Worker {
+pub(super) struct Worker {
     inner: Weak<Inner>,
     queue: QueueName,
+    served: Arc<Served>,
     outage: Outage<String>,
     meters: ScheduleMeters,
 }
 
 impl Worker {
-    fn start(inner: &Arc<Inner>, queue: QueueName, meters: ScheduleMeters) {
+    /// Starts the worker of a namespace, if it has none.
+    pub(super) fn start(
+        inner: &Arc<Inner>,
+        queue: QueueName,
+        (served, meters): (&Arc<Served>, &ScheduleMeters),
+    ) {
+        if !served.lock().insert(queue.clone()) {
+            return;
+        }
+        let (served, meters) = (Arc::clone(served), meters.clone());
         let worker = Self {
             inner: Arc::downgrade(inner),
             queue,
+            served,
             outage: Outage::of("schedules"),
             meters,
         };
@@ -116,6 +86,11 @@ impl Worker {
                 return;
             };
             match self.lease(&inner).await {
+                Ok(leased) if leased.is_empty() => {
+                    if self.ends(&inner).await {
+                        return;
+                    }
+                }
                 Ok(leased) => {
                     failures = 0;
                     let looks = leased.into_iter().map(|one| self.look(&inner, one));
@@ -132,13 +107,33 @@ impl Worker {
         }
     }
 
+    /// Returns whether its namespace has no schedule, so that it ends. Another one is started when
+    /// there is a schedule again, also if that was made meanwhile.
+    async fn ends(&self, inner: &Arc<Inner>) -> bool {
+        self.served.lock().remove(&self.queue); // before it is looked whether there is one
+        let Ok(store) = inner.open() else {
+            return true;
+        };
+        let count = match store.buckets_of(&self.queue).await {
+            Ok(known) if known.away.is_none() => count(inner, &known.buckets).await,
+            Ok(_) => return self.is_replaced(),
+            Err(error) => Err(error),
+        };
+        matches!(count, Ok(0)) || self.is_replaced()
+    }
+
+    /// Serves the namespace again; returns whether another worker does so by now.
+    fn is_replaced(&self) -> bool {
+        !self.served.lock().insert(self.queue.clone())
+    }
+
     /// Leases links that are due, or waits for them.
     async fn lease(&self, inner: &Arc<Inner>) -> Result<Vec<Leased<Result<Link>>>> {
         let bus = Bus::from_inside(Arc::clone(inner));
         // What cannot be read is leased as well, since a request makes dead letters of the rest.
         let read = |inner: &Inner, stored: &Envelope, _| Ok(read(inner, stored));
         let request = bus.lease_read(std::slice::from_ref(&self.queue), (BATCH, TTR), read);
-        request.wait(LEASE_WAIT_MAX).send().await
+        request.wait(inner.real_pause(IDLE_AFTER)).send().await
     }
 
     /// Looks at one schedule, and settles its link.
