@@ -53,8 +53,8 @@ impl Field {
     }
 }
 
-/// Minute, hour, day of the month, month, day of the week.
-struct Expression([Field; 5]);
+/// Minute, hour, day of the month, month, day of the week; and the second, where there is one.
+struct Expression([Field; 5], Option<Field>);
 
 impl Expression {
     fn random(rng: &mut Rng) -> Self {
@@ -69,13 +69,22 @@ impl Expression {
             let hour = rng.i8(0..4);
             Field::of(hour.to_string(), [hour])
         };
-        Self([
+        let seconds: [(&str, &[i8]); 4] = [
+            ("0", &[0]),
+            ("30", &[30]),
+            ("0,30", &[0, 30]),
+            ("*/30", &[0, 30]),
+        ];
+        let seconds = seconds.map(|(text, values)| Field::of(text.to_owned(), values.to_vec()));
+        let second = { seconds.into_iter() }.nth(rng.usize(0..6));
+        let fields = [
             Field::random(rng, 0, 59, 20),
             hour,
             few(rng, 1, 31),
             few(rng, 1, 12),
             few(rng, 0, 6),
-        ])
+        ];
+        Self(fields, second)
     }
 
     fn matches(&self, time: DateTime) -> bool {
@@ -89,7 +98,11 @@ impl Expression {
             _ => on_day || on_weekday,
         };
         let is_time = minute.values.contains(&time.minute()) && hour.values.contains(&time.hour());
-        is_time && is_day && month.values.contains(&time.month()) && time.second() == 0
+        let is_second = match &self.1 {
+            Some(second) => second.values.contains(&time.second()),
+            None => time.second() == 0,
+        };
+        is_time && is_day && month.values.contains(&time.month()) && is_second
     }
 
     fn is_fixed(&self) -> bool {
@@ -97,7 +110,8 @@ impl Expression {
     }
 
     fn text(&self) -> String {
-        let texts: Vec<_> = self.0.iter().map(|field| field.text.as_str()).collect();
+        let fields = self.1.iter().chain(&self.0);
+        let texts: Vec<_> = fields.map(|field| field.text.as_str()).collect();
         texts.join(" ")
     }
 
@@ -230,6 +244,12 @@ fn the_table_of_the_guide_is_true() {
         ("0 * * * * Europe/Berlin", 23, 25),
         ("@hourly Europe/Berlin", 23, 25),
         ("@daily Europe/Berlin", 1, 1),
+        ("@daily Atlantic/Azores", 1, 1),
+        ("*/10 30 2 * * * Europe/Berlin", 1, 6),
+        ("0,20 */20 2 * * * Europe/Berlin", 0, 12),
+        ("30 2 L 3,10 * Europe/Berlin", 0, 0),
+        ("30 2 * * SUN#L Europe/Berlin", 1, 1),
+        ("every 1h phase 30m", 23, 25),
         ("every 1h", 23, 25),
     ] {
         assert_eq!(

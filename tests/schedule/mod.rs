@@ -1,6 +1,7 @@
 //! Schedules: what recurs, and when.
 
 mod builds;
+mod bursts;
 mod calendar;
 mod changes;
 mod clocks;
@@ -13,6 +14,7 @@ mod idle;
 mod jitter;
 mod large;
 mod many;
+mod odd;
 mod peers;
 mod programs;
 mod random;
