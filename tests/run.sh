@@ -4,8 +4,8 @@
 # each time; tests/long.sh runs it whole.
 #
 # Needs a Rust toolchain, and the right to mount by FUSE: in a container that is
-# `--device /dev/fuse --cap-add SYS_ADMIN`. What else is missing it installs with apt, as root or
-# through sudo.
+# `--device /dev/fuse --cap-add SYS_ADMIN --security-opt apparmor=unconfined`.
+# What else is missing it installs with apt, as root or through sudo; on Ubuntu all but chromedriver.
 # A test that is ignored or filtered out counts as failed: what is not run holds nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -124,6 +124,12 @@ command -v cargo >/dev/null || {
     echo "cargo is missing: install a Rust toolchain, for example from https://rustup.rs" >&2
     exit 1
 }
+if ! command -v chromedriver >/dev/null && grep -qs '^ID=ubuntu' /etc/os-release; then
+    # Its package of that name only asks for a snap, which a container does not run.
+    echo "chromedriver is missing: on Ubuntu run 'snap install chromium', or install Chrome for" \
+        "Testing and its chromedriver, and put both into the PATH" >&2
+    exit 1
+fi
 need cc gcc libc6-dev # compiles the SQLite of the embedded store
 need redis-server redis-server
 need redis-cli redis-tools
@@ -144,12 +150,6 @@ need npm npm
 need kubectl kubernetes-client # makes the manifests of the kustomization, which starts nothing
 need strace strace # stops a child at each of its system calls
 need valgrind valgrind # counts instructions, in .ci/run
-if ! command -v chromedriver >/dev/null && grep -qs '^ID=ubuntu' /etc/os-release; then
-    # Its package of that name only asks for a snap, which a container does not run.
-    echo "chromedriver is missing: on Ubuntu run 'snap install chromium', or install Chrome for" \
-        "Testing and its chromedriver, and put both into the PATH" >&2
-    exit 1
-fi
 need chromedriver chromium chromium-driver # visits the dashboard
 if [ "$(node -p 'process.versions.node.split(".")[0]')" -lt 20 ]; then
     # Debian's is too old for the client in TypeScript: a wheel has a newer one, and its npm.

@@ -2,6 +2,7 @@
 //! and which it compares with their last release: those that have one.
 
 mod clients;
+mod toolchains;
 
 use std::collections::BTreeMap;
 use std::fs;
