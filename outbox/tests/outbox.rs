@@ -24,7 +24,6 @@ mod finished;
 mod given_up;
 mod held;
 mod kills;
-mod languages;
 mod large;
 mod load;
 mod metrics;

@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import urllib.request
+import uuid
 
 API = os.environ.get("DULY_API", "http://127.0.0.1:7777")
 ADMIN = os.environ.get("DULY_ADMIN", "http://127.0.0.1:7778")
@@ -25,7 +26,10 @@ def call(method, url, body=None, token=None):
 
 token = call("POST", f"{ADMIN}/token/shop?description=python")["token"]
 queue = f"{API}/v1/shop/queues/python"
-event = {"payload": {"order": 7}, "delay_ms": 200, "attempts": 5, "idempotency_key": "close:7"}
+# The same key again means the same event, for a minute at least after its end: another run has
+# another one.
+key = f"close:{uuid.uuid4()}"
+event = {"payload": {"order": 7}, "delay_ms": 200, "attempts": 5, "idempotency_key": key}
 [pushed] = call("POST", f"{queue}/events", {"events": [event]}, token)
 [leased] = call("POST", f"{queue}/leases", {"max": 1, "ttr_ms": 30_000, "wait_ms": 10_000}, token)
 assert leased["id"] == pushed["id"]

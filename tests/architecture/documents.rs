@@ -55,6 +55,16 @@ pub(crate) fn rows<'a>(document: &'a File, heading: &str, column: &str) -> Vec<&
     rows.filter_map(|row| row.split(" |").next()).collect()
 }
 
+/// Queues that examples in SQL push to and that no request over HTTP reaches, as they are in no
+/// namespace.
+fn queues_without_namespace(document: &File) -> Vec<&str> {
+    let calls = ["duly_push('", "duly_push_at('", "due) values ('"];
+    let after = |call| document.text.split(call).skip(1);
+    let queues = calls.into_iter().flat_map(after);
+    let queues = queues.filter_map(|rest| rest.split('\'').next());
+    queues.filter(|queue| !queue.contains('.')).collect()
+}
+
 /// How many words a document has for its reader: without examples, and where its links lead.
 fn words(document: &File) -> usize {
     let mut is_code = false;
@@ -72,6 +82,7 @@ fn words(document: &File) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::architecture::files::project;
     use crate::plant;
 
     #[test]
@@ -93,6 +104,19 @@ mod tests {
             "## A\n\n| x | y |\n\n## B\n\n| version | y |\n|---|---|\n| 1 | a |\n| 2 | b |\n";
         let document = File::new("a.md", text);
         assert_eq!(rows(&document, "## B", "version"), ["1", "2"]);
+    }
+
+    #[test]
+    fn what_examples_in_sql_push_is_reached_over_http() {
+        let wrong = "select duly_push('a', 1);\ncall duly_push('b.c', 1, null, null);\n";
+        assert_eq!(queues_without_namespace(&File::new("a.md", wrong)), ["a"]);
+        let mut documents = project(&["src/docs"]);
+        let clients = ["go", "python", "typescript"];
+        documents.extend(clients.map(|name| File::read(&format!("clients/{name}/README.md"))));
+        for document in &documents {
+            let queues = queues_without_namespace(document);
+            assert!(queues.is_empty(), "{}: {queues:?}", document.path);
+        }
     }
 
     #[test]
