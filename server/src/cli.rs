@@ -46,7 +46,8 @@ pub(crate) struct Serve {
     /// [default: sqlite:duly.db]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// The database of a program whose outbox is relayed: postgres://, mysql:// or sqlite:FILE
+    /// The database of a program whose outbox is relayed: postgres://, sqlite:FILE or, by the feature
+    /// `mysql`, mysql://
     #[arg(
         long,
         value_name = "URL",

@@ -186,6 +186,17 @@ fn the_workflows_and_the_image_have_the_compiler_with_which_the_counts_were_made
     assert!(counted.starts_with(&format!("{image}.")), "{image}");
 }
 
+/// A program that is downloaded has no features to choose.
+#[test]
+fn what_is_released_relays_every_database() {
+    for path in [".ci/release", "server/deploy/Containerfile"] {
+        let builds = read(path);
+        let mut lines = builds.lines().filter(|line| line.contains("cargo build "));
+        assert!(lines.all(|line| line.ends_with(" -p duly-server --features mysql")));
+        assert!(builds.contains("cargo build "));
+    }
+}
+
 /// Where the root is a package, as here, cargo-deny takes that one alone unless it is told.
 #[test]
 fn the_dependencies_of_every_member_are_checked() {

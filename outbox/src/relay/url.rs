@@ -78,7 +78,10 @@ async fn mysql(bus: &Bus, url: &str, options: RelayOptions) -> Result<Relay> {
 
 #[cfg(not(feature = "sqlx-mysql"))]
 async fn mysql(_: &Bus, _: &str, _: RelayOptions) -> Result<Relay> {
-    Err(without("MySQL", "sqlx-mysql"))
+    Err(without(
+        "MySQL",
+        "`sqlx-mysql` of duly-outbox, `mysql` of duly-server",
+    ))
 }
 
 #[cfg(feature = "rusqlite")]
@@ -89,12 +92,12 @@ async fn sqlite(bus: &Bus, file: &str, options: RelayOptions) -> Result<Relay> {
 
 #[cfg(not(feature = "rusqlite"))]
 async fn sqlite(_: &Bus, _: &str, _: RelayOptions) -> Result<Relay> {
-    Err(without("SQLite", "rusqlite"))
+    Err(without("SQLite", "`rusqlite` of duly-outbox"))
 }
 
 #[cfg(not(all(feature = "sqlx-mysql", feature = "rusqlite")))]
 fn without(database: &str, feature: &str) -> Error {
     wrong(format!(
-        "this build relays no outbox in {database}: it lacks the feature `{feature}` of duly-outbox"
+        "this build relays no outbox in {database}: it lacks the feature {feature}"
     ))
 }
