@@ -14,6 +14,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::architecture::files::root;
+
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const CRATES: [&str; 7] = [
     "duly-options",
@@ -251,4 +253,35 @@ fn the_workflow_leaves_what_it_has_published_as_it_is() {
 
 fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// A repository may have capitals in its name, an image may not.
+#[test]
+fn an_image_has_no_capitals() {
+    let workflow = include_str!("../../.github/workflows/release.yml");
+    let images = workflow.split("ghcr.io/").skip(1);
+    assert!(images.clone().count() > 0);
+    for image in images {
+        assert!(image.starts_with("${GITHUB_REPOSITORY,,}"), "{image}");
+    }
+}
+
+/// cargo-deb makes the scripts that do so only where it has a folder for them, and finds the unit
+/// there by the name of the package.
+#[test]
+fn an_upgrade_of_the_package_of_debian_restarts_the_unit() {
+    let manifest = include_str!("../../server/Cargo.toml");
+    let manifest: toml::Table = manifest.parse().expect("a manifest");
+    let deb = &manifest["package"]["metadata"]["deb"];
+    let text = |name: &str| deb[name].as_str().expect("text");
+    let folder = root().join("server").join(text("maintainer-scripts"));
+    assert!(folder.join(format!("{}.service", text("name"))).is_file());
+    let units = deb["systemd-units"]
+        .as_table()
+        .expect("options of the unit");
+    assert_eq!(
+        units.get("restart-after-upgrade"),
+        None,
+        "it is the default"
+    );
 }
