@@ -186,6 +186,15 @@ fn the_workflows_and_the_image_have_the_compiler_with_which_the_counts_were_made
     assert!(counted.starts_with(&format!("{image}.")), "{image}");
 }
 
+#[test]
+fn the_documents_name_the_declared_version() {
+    let declared = env!("CARGO_PKG_RUST_VERSION");
+    for document in ["README.md", "server/README.md", "CHANGELOG.md"] {
+        let says = read(document).contains(&format!("Rust {declared} or later"));
+        assert!(says, "{document}");
+    }
+}
+
 /// A program that is downloaded has no features to choose.
 #[test]
 fn what_is_released_relays_every_database() {

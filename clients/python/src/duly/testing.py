@@ -29,7 +29,7 @@ def program() -> str:
     found = named or shutil.which("duly")
     if not found:
         raise ServerStartError(
-            f"no program `duly` on the path; install it (cargo install duly-server), or set "
+            f"no program `duly` on the path; install it as the README of the server says, or set "
             f"{PROGRAM_VARIABLE} to it"
         )
     return found
