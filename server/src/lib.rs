@@ -38,6 +38,7 @@ mod state;
 mod test_clock;
 mod turns;
 mod v1;
+mod waits;
 mod webhook;
 
 pub use causes::with_causes;

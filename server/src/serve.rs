@@ -164,12 +164,13 @@ impl Server {
     }
 
     async fn start_on(
-        settings: Settings,
+        mut settings: Settings,
         places: Places,
         state_url: &str,
         pools: Pools,
         clock: Option<Arc<ManualClock>>,
     ) -> Result<Self, StartError> {
+        settings.limits.connections = places.api; // as many as there are
         let opened = SharedState::open(state_url).await;
         let shared =
             opened.map_err(|error| StartError::new("the shared state cannot be opened", error))?;

@@ -22,17 +22,11 @@ use crate::shares::{Bounds, Share, Shares};
 use crate::test_clock::TestClock;
 use crate::turns::Turns;
 use crate::v1::{AuditedBulks, Waiters};
+use crate::waits::Waits;
 use crate::webhook::Webhooks;
 
 /// How many known queues are in memory; beyond it the memory starts anew.
 const KNOWN_MAX: usize = 100_000;
-
-/// The names that polls wait for; a bus has room for some more queues than these.
-const POLLS: Bounds = Bounds {
-    of_all: 40_000,
-    of_each: 20_000,
-    idle_min: Duration::ZERO,
-};
 
 /// The bytes of lines that have arrived and are not pushed, of clients that push lines.
 const LINE_PUSHES: Bounds = Bounds {
@@ -41,7 +35,7 @@ const LINE_PUSHES: Bounds = Bounds {
     idle_min: Duration::ZERO,
 };
 
-/// The bytes of large responses with leased events that their clients have not read.
+/// The bytes of large responses and messages that their clients have not read.
 const RESPONSES: Bounds = Bounds {
     of_all: 512 << 20,
     of_each: 128 << 20,
@@ -74,9 +68,9 @@ pub(crate) struct App {
     pub(crate) bodies: Bodies,
     /// Room for clients that push lines.
     pub(crate) line_pushes: Arc<Shares>,
-    /// Room for polls.
-    pub(crate) polls: Arc<Shares>,
-    /// Room for large responses.
+    /// Places for requests that wait.
+    pub(crate) waits: Arc<Waits>,
+    /// Room for large responses and messages.
     pub(crate) responses: Arc<Shares>,
     /// The leases and calls of `/v1` that a request of this process waits for.
     pub(crate) waiters: Waiters,
@@ -123,10 +117,13 @@ impl App {
         test_clock: Option<Arc<TestClock>>,
     ) -> Self {
         let closing = CancellationToken::new();
+        let waits = Arc::new(Waits::new(settings.limits.connections));
+        let body_timeout = settings.limits.body_timeout();
         Self {
-            bodies: Bodies::new(settings.limits.body_timeout(), closing.clone()),
+            bodies: Bodies::new(Arc::clone(&waits), body_timeout, closing.clone()),
             access_log: Arc::new(AtomicBool::new(settings.log.access)),
             webhooks: Webhooks::start(&settings.webhooks, &pools, &shared),
+            waits,
             settings,
             pools,
             tokens: Tokens::new(shared.clone()),
@@ -135,7 +132,6 @@ impl App {
             logins: LoginThrottle::default(),
             audited_bulks: AuditedBulks::default(),
             line_pushes: Shares::new(LINE_PUSHES),
-            polls: Shares::new(POLLS),
             responses: Shares::new(RESPONSES),
             waiters: Waiters::default(),
             changes: Turns::new(CHANGES_MAX),

@@ -300,3 +300,42 @@ async fn large_responses_that_nobody_reads_go_the_idlest_first() {
     let cut = rest_of(idlest).await;
     assert!(cut < whole / 2, "{cut} of {whole}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_streams_that_nobody_reads_take_little() {
+    const EVENTS: usize = 16;
+    const STREAMS: usize = 40;
+    // Nothing else ends them while the test runs.
+    let world = World::start_with(Place::Embedded, "[limits]\nwrite_timeout_s = 3600").await;
+    let payload = "x".repeat(1_000_000);
+    for _ in 0..EVENTS {
+        world.publish("/api/ns/q?tries=1000", &payload).await;
+    }
+    let before = resident_bytes();
+    let mut unread = Vec::new();
+    for _ in 0..STREAMS {
+        // Each of them is sent the same events.
+        let head =
+            format!("GET /v1/ns/queues/q/leases/stream?max_in_flight={EVENTS}&ttr_ms=0 HTTP/1.1");
+        let mut stream = begin(&world, &world.token, &head, b"").await;
+        let mut begun = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(60), async {
+            while !String::from_utf8_lossy(&begun).contains("event: lease") {
+                stream.read_buf(&mut begun).await.unwrap();
+            }
+        });
+        read.await.expect("the first of its message");
+        unread.push(stream);
+    }
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 400 << 20, "{grown} bytes more");
+    let mut cut = Vec::new();
+    let read = unread[0].read_to_end(&mut cut);
+    let read = tokio::time::timeout(Duration::from_secs(60), read).await;
+    read.expect("the idlest ends").ok();
+    // And their events come back to another one, as those of a reply that is not read do.
+    until("an event comes back", async || {
+        world.get("/api/ns/q?timeout=1&ttr=60").await.status == 200
+    })
+    .await;
+}

@@ -235,12 +235,17 @@ impl World {
 
     /// Waits until a poll waits.
     pub(crate) async fn wait_for_poll(&self) {
-        until("a poll waits", async || {
+        self.wait_for_polls(1).await;
+    }
+
+    /// Waits until so many polls wait.
+    pub(crate) async fn wait_for_polls(&self, many: usize) {
+        until("polls wait", async || {
             let page = self.admin(Method::GET, "/metrics").await.text;
             let mut counts = page
                 .lines()
                 .filter_map(|line| line.strip_prefix("duly_polls_waiting "));
-            counts.any(|count| count.parse::<f64>().is_ok_and(|count| count >= 1.0))
+            counts.any(|count| count.parse::<f64>().is_ok_and(|count| count >= many as f64))
         })
         .await;
     }

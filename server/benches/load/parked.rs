@@ -21,7 +21,9 @@ const QUEUES: usize = 200;
 /// Publishes with and without parked polls beside, and prints both.
 pub(crate) async fn run(server: &Server, polls: usize, time: Duration) {
     let files = rlimit::increase_nofile_limit(POLLS as u64 + 2 * FILES_MARGIN).unwrap_or(1_024);
-    let polls = polls.min(usize::try_from(files.saturating_sub(FILES_MARGIN)).unwrap());
+    // The server waits with three quarters of its connections for a token.
+    let files = usize::try_from(files.saturating_sub(FILES_MARGIN)).unwrap();
+    let polls = polls.min(files / 2);
     let before = publish_times(server, time).await;
     let memory = server.memory();
     let parked = park(server, polls).await;

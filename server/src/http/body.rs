@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::shares::{Bounds, Evicted, Share, Shares};
+use crate::waits::{WaitPlace, Waits};
 
 /// How much of a body that is too large is read and thrown away, so that a client that sends first
 /// and reads then learns why it is refused.
@@ -60,16 +62,18 @@ pub(crate) const UNFINISHED: &str = "requests with unfinished bodies";
 pub(crate) struct Bodies {
     begun: Arc<Shares>,
     large: Arc<Shares>,
+    waits: Arc<Waits>,
     time_max: Duration,
     closing: CancellationToken,
 }
 
 impl Bodies {
     /// Bodies are read within `time_max`, and not for long once `closing` is cancelled.
-    pub(crate) fn new(time_max: Duration, closing: CancellationToken) -> Self {
+    pub(crate) fn new(waits: Arc<Waits>, time_max: Duration, closing: CancellationToken) -> Self {
         Self {
             begun: Shares::new(BEGUN),
             large: Shares::new(LARGE),
+            waits,
             time_max,
             closing,
         }
@@ -113,7 +117,16 @@ impl Bodies {
         let mut seen = 0_usize;
         let mut room = Room::default();
         loop {
-            let Some(frame) = room.within(seen, body.frame()).await? else {
+            let next = match body.frame().now_or_never() {
+                Some(next) => next,
+                None => {
+                    if room.wait.is_none() {
+                        room.wait = Some(self.waits.take(owner, 0).await);
+                    }
+                    room.within(seen, body.frame()).await?
+                }
+            };
+            let Some(frame) = next else {
                 break;
             };
             let frame = frame.map_err(|_| BodyError::Unreadable)?;
@@ -149,6 +162,8 @@ impl Bodies {
 /// The room that a body has.
 #[derive(Default)]
 struct Room {
+    /// Its place once it waits for the client.
+    wait: Option<WaitPlace>,
     begun: Option<Share>,
     /// That among the large ones, since when.
     large: Option<(Share, Instant)>,
@@ -156,6 +171,9 @@ struct Room {
 
 impl Room {
     fn used(&self) {
+        if let Some(wait) = &self.wait {
+            wait.used();
+        }
         for share in self.shares() {
             share.used();
         }
@@ -172,6 +190,12 @@ impl Room {
             Some(share) => share.evicted().await,
             None => std::future::pending().await,
         };
+        let has_to_go = async {
+            match &self.wait {
+                Some(wait) => wait.evicted().await.0,
+                None => std::future::pending().await,
+            }
+        };
         let late = async {
             match &self.large {
                 Some((_, since)) => {
@@ -183,6 +207,7 @@ impl Room {
         };
         tokio::select! {
             biased;
+            why = has_to_go => Err(BodyError::Evicted(why)),
             why = evicted(self.begun.as_ref()) => Err(BodyError::Evicted(why)),
             why = evicted(self.large.as_ref().map(|(large, _)| large)) => {
                 Err(BodyError::Evicted(why))

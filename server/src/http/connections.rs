@@ -147,6 +147,11 @@ impl Connection {
         }
     }
 
+    /// Returns what ends it.
+    pub(super) fn end(&self) -> CancellationToken {
+        self.state.ended.clone()
+    }
+
     /// Waits until it has to end, as others need its place or the server stops.
     pub(super) async fn ended(&self) {
         self.state.ended.cancelled().await;

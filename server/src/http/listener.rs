@@ -153,7 +153,9 @@ async fn accept(listener: TcpListener, service: Arc<Service>, closing: Cancellat
                 let service = Arc::clone(&service);
                 let watcher = graceful.watcher();
                 tokio::spawn(async move {
-                    peer::serving(peer, service.open(stream, peer, watcher, place)).await;
+                    let end = place.end();
+                    let connection = service.open(stream, peer, watcher, place);
+                    peer::serving(peer, end, connection).await;
                 });
             }
             (Err(error), _) => {

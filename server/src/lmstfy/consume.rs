@@ -8,7 +8,7 @@ use duly::QueueName;
 use duly::lease::{EncodedPayload, LEASE_QUEUES_MAX, LEASE_WAIT_MAX, Leased};
 
 use super::check::{Call, refused};
-use super::delivered::{self, POLLS, Undelivered};
+use super::delivered::{self, Undelivered};
 use super::job::JobView;
 use super::params::Params;
 use super::{ApiError, Result};
@@ -47,13 +47,13 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
     let ttr = Duration::from_secs(ttr_s.into());
     let wait = Duration::from_secs(timeout_s.into()).min(LEASE_WAIT_MAX);
 
-    let place = call.app.polls.take(grant.owner(), queues.len()).await;
+    let place = call.app.waits.take(grant.owner(), queues.len()).await;
     let jobs = tokio::select! {
         // A job that is there is preferred, also while the server stops.
         biased;
         jobs = lease(call, &queues, count, ttr, wait) => Undelivered::new(jobs?),
         refusal = grant.ended(&call.app.tokens) => return Err(refused(refusal)),
-        why = place.evicted() => return Err(ApiError::evicted(why, POLLS)),
+        (why, what) = place.evicted() => return Err(ApiError::evicted(why, what)),
         () = call.app.closing.cancelled() => Undelivered::default(),
     };
     let jobs = jobs.allowed(&grant, &call.app.tokens).await;

@@ -18,10 +18,8 @@ use crate::http::reply;
 use crate::shares::Share;
 use crate::state::App;
 
-/// What too many polls are called.
-pub(crate) const POLLS: &str = "names that polls wait for";
-/// The size of a part of a response, in bytes.
-const PART_BYTES: usize = 256 << 10;
+/// The size of a part of a response, in bytes; what is larger takes room until it is read.
+pub(crate) const PART_BYTES: usize = 64 << 10;
 
 /// The jobs of a consume until their response is on its way.
 ///

@@ -23,6 +23,8 @@ use super::input::{self, EventPath, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use crate::auth::{Action, LimitedCall};
 use crate::bus::Body;
+use crate::http::reply::json_text;
+use crate::lmstfy::delivered::{self, Deliverable};
 use crate::state::App;
 
 /// The first and the longest pause between two looks for a reply that another node may store.
@@ -81,6 +83,7 @@ async fn reply(
     tokio::pin!(grant_ended);
     let (mut pause, pause_max) = PAUSES;
     let until = Instant::now() + wait;
+    let place = app.waits.take(grant.owner(), 0).await;
     let waiter = app.waiters.wait(id);
     loop {
         let ended = waiter.ended.notified();
@@ -89,14 +92,19 @@ async fn reply(
         let status = replies::look_up(queue, id).await?;
         if status != ReplyStatus::Pending {
             grant.check(app).await?;
-            return replied(id, status);
+        }
+        if let Some(view) = replied(id, status)? {
+            let (text, none) = (json_text(&view)?, Deliverable::default());
+            return Ok(delivered::response(app, grant.owner(), text, none).await);
         }
         if Instant::now() >= until || app.closing.is_cancelled() {
-            return replied(id, status);
+            let id = id.to_string();
+            return Ok((StatusCode::ACCEPTED, Json(Pending { id })).into_response());
         }
         tokio::select! {
             () = ended => {}
             problem = &mut grant_ended => return Err(problem),
+            (why, what) = place.evicted() => return Err(Problem::evicted(why, what)),
             () = app.closing.cancelled() => {}
             () = tokio::time::sleep_until(until.min(Instant::now() + pause)) => {}
         }
@@ -104,16 +112,14 @@ async fn reply(
     }
 }
 
-fn replied(id: EventId, status: ReplyStatus) -> Result<Response> {
+/// Returns the reply, unless it is not there yet.
+fn replied(id: EventId, status: ReplyStatus) -> Result<Option<ReplyView>> {
     let failed = |words: String| {
         let text = format!("event {id} failed: {words}");
         Problem::new(StatusCode::CONFLICT, "call_failed", text)
     };
     let reply = match status {
-        ReplyStatus::Pending => {
-            let id = id.to_string();
-            return Ok((StatusCode::ACCEPTED, Json(Pending { id })).into_response());
-        }
+        ReplyStatus::Pending => return Ok(None),
         ReplyStatus::Replied(reply) => {
             serde_json::from_slice(&reply).map_err(|error| failed(error.to_string()))?
         }
@@ -133,7 +139,7 @@ fn replied(id: EventId, status: ReplyStatus) -> Result<Response> {
         }
     };
     let id = id.to_string();
-    Ok(Json(ReplyView { id, reply }).into_response())
+    Ok(Some(ReplyView { id, reply }))
 }
 
 /// Pushes an event and waits for the reply of its consumer

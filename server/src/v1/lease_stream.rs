@@ -23,9 +23,11 @@ use super::problem::{Problem, Problems, Result};
 use super::waiters::InFlight;
 use crate::auth::{Action, LimitedCall, Scope};
 use crate::bus::Pool;
-use crate::http::reply;
-use crate::lmstfy::delivered::{Deliverable, POLLS, Undelivered};
+use crate::http::{peer, reply};
+use crate::lmstfy::delivered::{Deliverable, PART_BYTES, Undelivered};
+use crate::shares::Share;
 use crate::state::App;
+use crate::waits::{WaitPlace, hang_up};
 
 /// The content type of server-sent events.
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -97,6 +99,10 @@ struct LeaseStream {
     max: usize,
     ttr: Duration,
     in_flight: Arc<InFlight>,
+    /// For as long as it lives, whatever it waits for.
+    wait_place: WaitPlace,
+    /// Room for its last message, if that is large and not read.
+    unread: Option<Share>,
     /// Its pool and its queue.
     place: (String, String),
     /// The same with its name, if it has one.
@@ -106,77 +112,91 @@ struct LeaseStream {
     is_over: bool,
 }
 
+/// What a stream does next.
+enum Step {
+    Deliver(Deliverable),
+    Comment,
+    /// It is drained.
+    End,
+}
+
 impl LeaseStream {
     /// Returns the next part of the stream.
     async fn next(&mut self) -> Option<Bytes> {
+        self.unread = None;
+        if self.is_over {
+            return None;
+        }
+        self.wait_place.used();
+        let mut failures = self.failures;
+        let step = tokio::select! {
+            biased;
+            problem = self.ended() => Err(problem),
+            step = self.step(&mut failures) => step,
+        };
+        self.failures = failures;
+        match step {
+            Ok(Step::Deliver(leased)) => Some(self.deliver(leased).await),
+            Ok(Step::Comment) => Some(Bytes::from_static(b": no event\n\n")),
+            Ok(Step::End) => None,
+            Err(problem) => Some(self.end(&problem)),
+        }
+    }
+
+    /// Waits until the stream has to end; returns why.
+    async fn ended(&self) -> Problem {
+        tokio::select! {
+            () = self.app.closing.cancelled() => Problem::stopping(),
+            problem = self.grant.ended(&self.app) => problem,
+            (why, what) = self.wait_place.evicted() => Problem::evicted(why, what),
+        }
+    }
+
+    /// Waits for what the stream does next.
+    async fn step(&self, failures: &mut u32) -> Result<Step> {
         let comment_at = Instant::now() + COMMENT_EVERY;
-        while !self.is_over {
-            if self.app.closing.is_cancelled() {
-                return Some(self.end(&Problem::stopping()));
-            }
+        loop {
             let wait = comment_at.saturating_duration_since(Instant::now());
             if wait.is_zero() {
-                return Some(Bytes::from_static(b": no event\n\n"));
+                return Ok(Step::Comment);
             }
             let (count, next_end) = self.app.waiters.in_flight(&self.in_flight);
             let is_draining = self.in_flight.draining.is_cancelled();
             if is_draining && count == 0 {
-                return None;
+                return Ok(Step::End);
             }
             let max = if is_draining { 0 } else { self.max };
             let room = max.saturating_sub(count).min(AT_ONCE_MAX);
             if room == 0 {
                 tokio::select! {
                     () = self.in_flight.freed.notified() => {}
-                    () = self.app.closing.cancelled() => {}
-                    problem = self.grant.ended(&self.app) => return Some(self.end(&problem)),
                     () = tokio::time::sleep_until(comment_at.min(next_end.unwrap_or(comment_at))) => {}
                 }
                 continue;
             }
             match self.lease(room, wait).await {
-                Ok(leased) if leased.jobs().is_empty() => self.failures = 0,
                 Ok(leased) => {
-                    self.failures = 0;
-                    return Some(self.deliver(leased));
+                    *failures = 0;
+                    if !leased.jobs().is_empty() {
+                        return Ok(Step::Deliver(leased));
+                    }
                 }
-                Err(problem) => match self.rest(&problem) {
-                    Some(rest) => tokio::select! {
-                        () = tokio::time::sleep(rest.min(wait)) => {}
-                        problem = self.grant.ended(&self.app) => return Some(self.end(&problem)),
-                        () = self.app.closing.cancelled() => {}
-                    },
-                    None => return Some(self.end(&problem)),
+                Err(problem) => match rest(&problem, failures) {
+                    Some(rest) => tokio::time::sleep(rest.min(wait)).await,
+                    None => return Err(problem),
                 },
             }
         }
-        None
-    }
-
-    /// Returns how long to rest before the next try: until the next window of the token's limit, or
-    /// longer with each time that the store or the shared state fails. What runs is not disturbed.
-    fn rest(&mut self, problem: &Problem) -> Option<Duration> {
-        if let Some(throttled) = problem.retry_after() {
-            return Some(throttled);
-        }
-        let rest = FIRST_REST * 2_u32.pow(self.failures.min(10));
-        self.failures += 1;
-        problem.passes().then_some(rest.min(COMMENT_EVERY))
     }
 
     /// Leases the next events, which count as one call.
     async fn lease(&self, room: usize, wait: Duration) -> Result<Deliverable> {
         let taken = self.grant.take(&self.app).await?;
-        let place = self.app.polls.take(self.grant.owner(), self.queues.len());
-        let place = place.await;
         let leased = tokio::select! {
             leased = self.pool.lease(&self.queues, room, self.ttr, wait) => {
                 Undelivered::new(leased.map_err(|error| Problem::unlogged(&error))?)
             }
-            problem = self.grant.ended(&self.app) => return Err(problem),
-            why = place.evicted() => return Err(Problem::evicted(why, POLLS)),
             () = self.in_flight.draining.cancelled() => Undelivered::default(),
-            () = self.app.closing.cancelled() => Undelivered::default(),
         };
         let leased = leased.allowed(&self.grant, &self.app.tokens).await;
         let leased = leased.map_err(refused)?;
@@ -186,14 +206,26 @@ impl LeaseStream {
         Ok(leased)
     }
 
-    /// Returns the message of leased events, which are the client's from now on.
-    fn deliver(&self, mut leased: Deliverable) -> Bytes {
+    /// Returns the message of leased events, which are the client's from now on. A large one takes room
+    /// of its token until it is read; the connection ends when others need that.
+    async fn deliver(&mut self, mut leased: Deliverable) -> Bytes {
         let mut text = String::new();
+        let mut tokens = Vec::new();
         for leased in leased.jobs() {
             let view = LeaseView::from(leased);
             text += &message("lease", Some(&leased.id().to_string()), &view);
-            let waiters = &self.app.waiters;
-            waiters.add(&self.in_flight, view.token, self.ttr);
+            tokens.push(view.token);
+        }
+        if text.len() > PART_BYTES {
+            let unread = self.app.responses.take(self.grant.owner(), text.len());
+            let unread = unread.await;
+            if let Some(connection) = peer::connection() {
+                hang_up(&unread, Duration::ZERO, &connection);
+            }
+            self.unread = Some(unread);
+        }
+        for token in tokens {
+            self.app.waiters.add(&self.in_flight, token, self.ttr);
         }
         leased.deliver();
         Bytes::from(text)
@@ -208,6 +240,17 @@ impl LeaseStream {
         }
         Bytes::from(message("problem", None, problem))
     }
+}
+
+/// Returns how long to rest before the next try: until the next window of the token's limit, or longer
+/// with each time that the store or the shared state fails. What runs is not disturbed.
+fn rest(problem: &Problem, failures: &mut u32) -> Option<Duration> {
+    if let Some(throttled) = problem.retry_after() {
+        return Some(throttled);
+    }
+    let rest = FIRST_REST * 2_u32.pow((*failures).min(10));
+    *failures += 1;
+    problem.passes().then_some(rest.min(COMMENT_EVERY))
 }
 
 /// Returns a server-sent event.
@@ -293,6 +336,8 @@ pub(super) async fn stream_leases(
     let in_flight = Arc::default();
     let name = options.name.map(checked_name).transpose()?;
     let name = name.map(|name| (place.0.clone(), place.1.clone(), name));
+    let wait_place = app.waits.take(grant.owner(), 1).await;
+    wait_place.hang_up();
     app.waiters.stream_began(place.clone());
     if let Some(name) = &name {
         app.waiters.name_stream(name.clone(), &in_flight);
@@ -304,6 +349,8 @@ pub(super) async fn stream_leases(
         max,
         ttr,
         in_flight,
+        wait_place,
+        unread: None,
         place,
         name,
         failures: 0,

@@ -23,7 +23,7 @@ use super::settlement::{Settlement, SettlementFields};
 use crate::auth::{Action, LastingGrant, LimitedCall, Scope};
 use crate::bus::Pool;
 use crate::http::reply;
-use crate::lmstfy::delivered::{self, POLLS, Undelivered};
+use crate::lmstfy::delivered::{self, Undelivered};
 use crate::state::App;
 
 /// The most events of one lease.
@@ -135,12 +135,12 @@ pub(super) async fn lease(
     let queues = [pool.queue(&namespace, &queue)?.name().clone()];
     let (ttr, wait) = (ttr(request.ttr_ms)?, input::wait(request.wait_ms)?);
     let taken = grant.take(&app).await?;
-    let place = app.polls.take(grant.owner(), queues.len()).await;
+    let place = app.waits.take(grant.owner(), queues.len()).await;
     let events = tokio::select! {
         biased;
         events = pool.lease(&queues, request.max, ttr, wait) => Undelivered::new(events?),
         problem = grant.ended(&app) => return Err(problem),
-        why = place.evicted() => return Err(Problem::evicted(why, POLLS)),
+        (why, what) = place.evicted() => return Err(Problem::evicted(why, what)),
         () = app.closing.cancelled() => Undelivered::default(),
     };
     let events = events.allowed(&grant, &app.tokens).await.map_err(refused)?;

@@ -23,6 +23,7 @@ use crate::bus::{Body, Pool};
 use crate::http::reply;
 use crate::shares::Share;
 use crate::state::App;
+use crate::waits::WaitPlace;
 
 /// The content type of lines of JSON.
 pub(super) const MEDIA_TYPE: &str = "application/x-ndjson";
@@ -38,6 +39,7 @@ const PUSHES_AT_ONCE: usize = 16;
 /// The lines of a body, each within a bound.
 struct Lines {
     body: BodyDataStream,
+    place: Arc<WaitPlace>,
     /// Room for what has arrived.
     room: Arc<Share>,
     bytes: BytesMut,
@@ -89,6 +91,7 @@ impl Lines {
             };
             match next {
                 Ok(Some(Ok(bytes))) => {
+                    self.place.used();
                     self.room.grow(bytes.len());
                     self.bytes.extend_from_slice(&bytes);
                 }
@@ -223,17 +226,21 @@ pub(super) async fn begin(
 /// before its body has a problem as its last line, with the number of the first line that was not
 /// pushed, of all lines of the body.
 async fn push(app: &Arc<App>, queue: Queue<Body>, grant: &CallGrant, body: HttpBody) -> Response {
+    let place = app.waits.take(grant.owner(), 0).await;
+    place.hang_up();
+    let place = Arc::new(place);
     let room = app.line_pushes.take(grant.owner(), IDLE_BYTES).await;
     let room = Arc::new(room);
     let body = Lines {
         body: body.into_data_stream(),
+        place: Arc::clone(&place),
         room: Arc::clone(&room),
         bytes: BytesMut::new(),
         seen: 0,
         number: 1,
         timeout: app.settings.limits.body_timeout(),
         is_skipping: false,
-        end: end(Arc::clone(app), grant.clone()).boxed(),
+        end: end(Arc::clone(app), grant.clone(), Arc::clone(&place)).boxed(),
         is_over: false,
     };
     let (app, grant) = (Arc::clone(app), grant.clone());
@@ -244,16 +251,18 @@ async fn push(app: &Arc<App>, queue: Queue<Body>, grant: &CallGrant, body: HttpB
         })
         .buffered(PUSHES_AT_ONCE);
     let results = results.map(move |line| {
-        let _room = &room; // for as long as the stream lives
+        let _shares = (&place, &room); // for as long as the stream lives
         Ok::<_, std::convert::Infallible>(line)
     });
     let body = HttpBody::from_stream(results);
     reply::with_type(StatusCode::OK, HeaderValue::from_static(MEDIA_TYPE), body)
 }
 
-/// Waits until the server or the right to push ends; returns what the last line says.
-async fn end(app: Arc<App>, grant: CallGrant) -> Problem {
+/// Waits until the server or the right to push ends, or others need the place; returns what the last
+/// line says.
+async fn end(app: Arc<App>, grant: CallGrant, place: Arc<WaitPlace>) -> Problem {
     tokio::select! {
+        (why, what) = place.evicted() => Problem::evicted(why, what),
         problem = grant.ended(&app) => problem,
         () = app.closing.cancelled() => Problem::stopping(),
     }

@@ -1,5 +1,6 @@
 //! Two tenants of a server: one learns nothing of the other, and does it no harm.
 
+mod crowd;
 mod learns;
 mod records;
 mod reserved;

@@ -1,0 +1,183 @@
+//! One tenant has a request on each connection that there is, in one way after the other; another one
+//! opens a new connection, and is served.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::rights::{Tenant, tenant};
+use crate::world::{Place, World, client, reply};
+
+/// The connections of the server, with how many of them a tenant waits at most, and how many it opens.
+const CONNECTIONS: usize = 40;
+const MOST: usize = CONNECTIONS / 4 * 3;
+const OPENED: usize = 60;
+/// How long a response may take on a busy machine; what hangs takes for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the requests of the first tenant wait for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wait {
+    PollForEvents,
+    StreamForEvents,
+    StreamForSettlements,
+    StreamForItsLimit,
+    StreamForItsDrain,
+    StreamForItsReader,
+    ForLines,
+    ForBodies,
+    ForRestsOfBodies,
+}
+
+const ALL: [Wait; 9] = [
+    Wait::PollForEvents,
+    Wait::StreamForEvents,
+    Wait::StreamForSettlements,
+    Wait::StreamForItsLimit,
+    Wait::StreamForItsDrain,
+    Wait::StreamForItsReader,
+    Wait::ForLines,
+    Wait::ForBodies,
+    Wait::ForRestsOfBodies,
+];
+
+impl Wait {
+    fn head(self, queue: &str, number: usize) -> String {
+        let stream = format!("GET /v1/crowd/queues/{queue}/leases/stream?ttr_ms=");
+        let (path, more) = match self {
+            Self::PollForEvents => (format!("GET /api/crowd/{queue}?timeout=600"), ""),
+            Self::StreamForItsReader => (format!("{stream}0&max_in_flight=16"), ""),
+            Self::ForLines => (
+                format!("POST /v1/crowd/queues/{queue}/events/lines"),
+                "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n",
+            ),
+            Self::ForBodies | Self::ForRestsOfBodies => {
+                (format!("PUT /api/crowd/{queue}"), "Content-Length: 10\r\n")
+            }
+            _ => (format!("{stream}4000000000&name=n-{number}"), ""),
+        };
+        format!("{path} HTTP/1.1\r\nHost: x\r\n{more}")
+    }
+
+    /// Whether a response begins while the request waits.
+    fn has_head(self) -> bool {
+        ![Self::PollForEvents, Self::ForBodies, Self::ForRestsOfBodies].contains(&self)
+    }
+
+    /// Makes what the requests find.
+    async fn prepare(self, tenant: &Tenant<'_>, queue: &str) {
+        let events: Vec<Value> = match self {
+            Self::StreamForItsReader => (0..16)
+                .map(|_| json!({"payload": "x".repeat(300_000), "attempts": 1_000}))
+                .collect(),
+            Self::StreamForSettlements | Self::StreamForItsDrain => {
+                (0..OPENED).map(|it| json!({"payload": it})).collect()
+            }
+            _ => Vec::new(),
+        };
+        for event in events {
+            let path = format!("/v1/crowd/queues/{queue}/events");
+            let events = json!({"events": [event]});
+            tenant.send(Method::POST, &path, &events).await.is(201);
+        }
+        if self == Self::StreamForItsLimit {
+            let path = format!("/token/crowd/{}/limit", tenant.1);
+            let limit = json!({"read": 1, "write": 9, "interval": 3_600}).to_string();
+            let limited = tenant.0.admin_with(Method::PUT, &path, &limit).await;
+            assert!(limited.status.is_success(), "{limited:?}");
+            let event = json!({"events": [{"payload": 1}]});
+            let push = "/v1/crowd/queues/used/events";
+            tenant.send(Method::POST, push, &event).await.is(201);
+            let used = reply(tenant.request(Method::GET, "/api/crowd/used?timeout=20"));
+            used.await.is(200);
+        }
+    }
+}
+
+async fn read(stream: &mut TcpStream, text: &str) -> String {
+    let mut bytes = Vec::new();
+    let read = timeout(PATIENCE, async {
+        while !String::from_utf8_lossy(&bytes).contains(text)
+            && stream.read_buf(&mut bytes).await.is_ok_and(|it| it > 0)
+        {}
+    });
+    read.await.expect("something in time");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Opens the connections; returns them.
+async fn open(tenant: &Tenant<'_>, wait: Wait, queue: &str) -> Vec<TcpStream> {
+    let Tenant(world, token) = tenant;
+    let mut all = Vec::new();
+    for number in 0..OPENED {
+        let mut stream = TcpStream::connect(world.server.api_address())
+            .await
+            .unwrap();
+        let head = format!("{}X-Token: {token}\r\n\r\n", wait.head(queue, number));
+        stream.write_all(head.as_bytes()).await.ok();
+        // The others may have to wait until one of these has ended.
+        if wait == Wait::ForRestsOfBodies {
+            stream.write_all(b"x").await.ok();
+        }
+        let begins = number < MOST && wait.has_head();
+        if begins && wait == Wait::StreamForItsReader {
+            let mut status = [0; 12];
+            timeout(PATIENCE, stream.read_exact(&mut status))
+                .await
+                .expect("a status")
+                .unwrap();
+        } else if begins {
+            let is_full = [Wait::StreamForSettlements, Wait::StreamForItsDrain].contains(&wait);
+            let until = if is_full { "event: lease" } else { "\r\n\r\n" };
+            let begun = read(&mut stream, until).await;
+            assert!(begun.starts_with("HTTP/1.1 200"), "{wait:?}: {begun}");
+        }
+        if begins && wait == Wait::StreamForItsDrain {
+            let drain = format!("/v1/crowd/queues/{queue}/leases/stream/drain?name=n-{number}");
+            tenant
+                .send(Method::POST, &drain, &Value::Null)
+                .await
+                .is(204);
+        }
+        all.push(stream);
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_of_one_that_wait_leave_connections_to_the_other() {
+    let settings = format!(
+        "[limits]\nconnections = {CONNECTIONS}\nwrite_timeout_s = 3600\nbody_timeout_s = 3600"
+    );
+    let world = World::start_with(Place::Embedded, &settings).await;
+    let other = world.new_token("other", "").await;
+    for (number, wait) in ALL.into_iter().enumerate() {
+        let queue = format!("q{number}");
+        let crowd = tenant(&world, "crowd", "").await;
+        wait.prepare(&crowd, &queue).await;
+        let mut opened = open(&crowd, wait, &queue).await;
+        if wait == Wait::PollForEvents {
+            world.wait_for_polls(MOST).await;
+        }
+        for _ in 0..3 {
+            let put = client().put(world.api_url("/api/other/q")).body("x");
+            let put = reply(put.header("X-Token", &other));
+            let put = timeout(PATIENCE, put).await;
+            put.unwrap_or_else(|_| panic!("{wait:?}: no connection is left"))
+                .is(201);
+        }
+        let last = read(&mut opened[0], "retry later").await;
+        let is_read = wait != Wait::StreamForItsReader;
+        let what = if [Wait::ForBodies, Wait::ForRestsOfBodies].contains(&wait) {
+            "requests with unfinished bodies"
+        } else {
+            "requests that wait"
+        };
+        let text = format!("the token has too many {what}; retry later, with fewer");
+        assert_eq!(last.contains(&text), is_read, "{wait:?}: {last}");
+    }
+}
