@@ -174,3 +174,33 @@ async fn a_token_expires_for_all_servers_at_once_whatever_their_clocks_say() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_is_revoked_on_older_data_has_ended_on_every_server() {
+    let server = over_tcp();
+    let state = format!("redis://127.0.0.1:{}", server.port());
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [first, second] = &folders;
+    let first = Program::start_with(first.path(), "memory:", &[(STATE, &state)]);
+    let second = Program::start_with(second.path(), "memory:", &[(STATE, &state)]);
+    // As many changes are lost as are made then, or not.
+    for lost in 1..=4 {
+        assert!(make_token(&first, TOKEN).await);
+        let version = server.cli(&["KEYS", "*version"]);
+        let tokens = version.replace("version", "tokens");
+        let before = server.cli(&["GET", &version]);
+        let before_tokens = server.cli(&["HKEYS", &tokens]);
+        for number in 0..lost {
+            assert!(make_token(&first, &format!("a-token-that-is-lost-{lost}-{number}")).await);
+        }
+        assert!(publishes(&second).await, "{lost}: it knows the token now");
+        server.cli(&["SET", &version, &before]);
+        let now = server.cli(&["HKEYS", &tokens]);
+        for token in now.lines().filter(|token| !before_tokens.contains(token)) {
+            server.cli(&["HDEL", &tokens, token]);
+        }
+        let revoke = format!("{}/token/ns/{TOKEN}", first.admin);
+        reply(client().delete(revoke)).await.is(204);
+        assert!(!publishes(&second).await, "{lost}: it has ended");
+    }
+}

@@ -2,7 +2,8 @@
 //!
 //! It is a few tables of short texts. [`local`] keeps them in an SQLite file, for one process;
 //! [`remote`] in a Redis. What changes who may do what also raises a version, and a copy in memory is
-//! used only as long as it has that version. A node reads the version twenty times a second while it
+//! used only as long as it has that version; no number is a version twice, though a Redis is back with
+//! older data. A node reads the version twenty times a second while it
 //! is in use, and a change is confirmed when every node has read it: a revoked token has ended on all
 //! of them when its revocation is confirmed, and requests wait for no read.
 

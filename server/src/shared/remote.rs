@@ -28,21 +28,38 @@ const OPTIONS: ClientOptions = ClientOptions {
         "PEXPIRE",
         "PEXPIRETIME",
         "PTTL",
+        "SET",
         "XADD",
         "XREVRANGE",
     ],
 };
 
+/// A script that may call `raise`, which gives a version a number that none has had: by the time of its
+/// Redis, so that it differs from those that a Redis had which is back with older data.
+macro_rules! raising {
+    ($text:literal $(,)?) => {
+        ClientScript::new(concat!(
+            "local function raise(version)
+               local now = redis.call('TIME')
+               local next = tonumber(redis.call('GET', version) or '0') + 1
+               next = math.max(next, tonumber(now[1]) * 1e6 + tonumber(now[2]))
+               redis.call('SET', version, string.format('%.0f', next))
+             end\n",
+            $text
+        ))
+    };
+}
+
 /// Calls the command `ARGV[1]` on the hash `KEYS[1]` with each `ARGV[2]` of the further arguments,
 /// and raises the version `KEYS[2]`, if there is one. Returns the sum of the replies.
 static CHANGE: LazyLock<ClientScript> = LazyLock::new(|| {
-    ClientScript::new(
+    raising!(
         "local words = tonumber(ARGV[2])
          local changed = 0
          for at = 3, #ARGV, words do
            changed = changed + redis.call(ARGV[1], KEYS[1], unpack(ARGV, at, at + words - 1))
          end
-         if KEYS[2] then redis.call('INCR', KEYS[2]) end
+         if KEYS[2] then raise(KEYS[2]) end
          return changed",
     )
 });
@@ -50,9 +67,9 @@ static CHANGE: LazyLock<ClientScript> = LazyLock::new(|| {
 /// Removes the token `ARGV[1]` from `KEYS[1]`, and what is kept of it from further tables, if its row
 /// is `ARGV[2]`, and raises the version `KEYS[2]`. Returns how many tokens are gone.
 static REMOVE_TOKEN: LazyLock<ClientScript> = LazyLock::new(|| {
-    ClientScript::new(
+    raising!(
         "if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
-         redis.call('INCR', KEYS[2])
+         raise(KEYS[2])
          for at = 3, #KEYS do redis.call('HDEL', KEYS[at], ARGV[1]) end
          return redis.call('HDEL', KEYS[1], ARGV[1])",
     )
