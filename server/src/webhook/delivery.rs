@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::exchange::Message;
 use super::failure::{Failure, FailureKind};
+use super::in_flight::Slot;
 use super::pace;
 use super::places::RequestPlace;
-use super::runner::{Runner, Slot};
+use super::runner::Runner;
 use super::target::Target;
 use crate::shared::Call;
 
@@ -39,7 +40,7 @@ pub(super) async fn deliver(
     runner: Arc<Runner>,
     (target, replaced): (Arc<Target>, CancellationToken),
     leased: Leased<EncodedPayload>,
-    slot: Slot,
+    mut slot: Slot,
 ) {
     let token = leased.token().clone();
     let message = Message::new(&runner.key, leased.into_event());
@@ -47,7 +48,7 @@ pub(super) async fn deliver(
     let ended = tokio::select! {
         biased;
         () = runner.deps.aborted.cancelled() => DeliveryEnd::Returned,
-        ended = attempt(&runner, &target, [&replaced, &lost], &message) => ended,
+        ended = attempt(&runner, &target, &mut slot, [&replaced, &lost], &message) => ended,
         () = keep_lease(&runner, &token, &lost) => DeliveryEnd::Returned,
     };
     if let DeliveryEnd::Returned = ended {
@@ -85,6 +86,7 @@ fn outcome(ended: DeliveryEnd) -> LeaseOutcome {
 async fn attempt(
     runner: &Arc<Runner>,
     target: &Target,
+    slot: &mut Slot,
     [replaced, lost]: [&CancellationToken; 2],
     message: &Message,
 ) -> DeliveryEnd {
@@ -92,7 +94,10 @@ async fn attempt(
         biased;
         () = replaced.cancelled() => return DeliveryEnd::Returned,
         () = lost.cancelled() => return DeliveryEnd::Returned,
-        place = turn(runner, target) => place,
+        place = turn(runner, target, slot) => match place {
+            Some(place) => place,
+            None => return DeliveryEnd::Returned,
+        },
     };
     let Some(admission) = runner.admit(target) else {
         return DeliveryEnd::Returned;
@@ -109,18 +114,23 @@ async fn attempt(
     }
 }
 
-/// Waits for a place, and for a call of the rate that all servers share; who waits for a call keeps
-/// no place from others.
-async fn turn(runner: &Runner, target: &Target) -> RequestPlace {
+/// Waits for a place, unless it has one, and for a call of the rate that all servers share. Who waits
+/// for a call keeps no place from others, and is the only one of the webhook: `None` if there is one.
+async fn turn(runner: &Runner, target: &Target, slot: &mut Slot) -> Option<RequestPlace> {
+    let mut throttled = None;
     loop {
-        let place = runner.place().await;
-        match take_call(runner, target).await {
-            None => return place,
-            Some(pause) => {
-                drop(place);
-                sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
-            }
+        let place = match slot.place.take() {
+            Some(place) => place,
+            None => runner.place().await,
+        };
+        let Some(pause) = take_call(runner, target).await else {
+            return Some(place);
+        };
+        drop(place);
+        if throttled.is_none() {
+            throttled = Some(slot.throttle()?);
         }
+        sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
     }
 }
 

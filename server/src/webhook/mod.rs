@@ -13,7 +13,7 @@
 //! [`target`] is a target as stored and as used, [`address`] the check of what may be reached, which
 //! [`resolver`] makes for names; [`vault`] encrypts what is stored; [`exchange`] is one request, signed with a [`secret`], and
 //! [`failure`] what went wrong with it; [`circuit`] and [`pace`] decide when a [`runner`] may start a
-//! [`delivery`], and namespaces share the [`places`] of its requests. Concurrency and circuit belong to
+//! [`delivery`], its deliveries are [`in_flight`], and namespaces share the [`places`] of its requests. Concurrency and circuit belong to
 //! each server, rates are shared by all.
 
 mod address;
@@ -22,6 +22,7 @@ mod counters;
 mod delivery;
 mod exchange;
 mod failure;
+mod in_flight;
 mod pace;
 mod places;
 mod resolver;

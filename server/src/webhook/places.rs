@@ -58,11 +58,29 @@ impl RequestPlaces {
         })
     }
 
-    /// Returns how many places a namespace gets now.
-    pub(super) fn room(&self, namespace: &str) -> usize {
-        let table = self.table.lock();
-        let taken = table.namespaces.get(namespace).map_or(0, |it| it.taken);
-        (table.free + 1).saturating_sub(taken) / 2
+    /// Waits for a place of a namespace, and takes up to `most` if there are more.
+    pub(super) async fn take_some(
+        self: &Arc<Self>,
+        namespace: &Arc<str>,
+        most: usize,
+    ) -> Vec<RequestPlace> {
+        let mut taken = vec![self.take(namespace).await];
+        taken.extend(self.take_free(namespace, most.saturating_sub(1)));
+        taken
+    }
+
+    /// Takes up to `most` places that a namespace gets now.
+    pub(super) fn take_free(
+        self: &Arc<Self>,
+        namespace: &Arc<str>,
+        most: usize,
+    ) -> impl Iterator<Item = RequestPlace> {
+        let taken = self.table.lock().take_free(namespace, most);
+        let (places, namespace) = (Arc::clone(self), Arc::clone(namespace));
+        (0..taken).map(move |_| RequestPlace {
+            places: Arc::clone(&places),
+            namespace: Arc::clone(&namespace),
+        })
     }
 
     /// Waits for a place of a namespace.
@@ -114,6 +132,19 @@ impl Table {
         Some((Arc::clone(name), waiting))
     }
 
+    /// Takes up to `most` places that a namespace gets now; returns how many. It gets none while it has
+    /// one that waits.
+    fn take_free(&mut self, name: &Arc<str>, most: usize) -> usize {
+        let taken = self.namespaces.get(name).map_or(0, |it| it.taken);
+        let more = ((self.free + 1).saturating_sub(taken) / 2).min(most);
+        if more > 0 {
+            let namespace = self.namespaces.entry(Arc::clone(name)).or_default();
+            namespace.taken += more;
+            self.free -= more;
+        }
+        more
+    }
+
     /// Changes a namespace, and forgets it if it has nothing left.
     fn change(&mut self, name: &Arc<str>, change: impl FnOnce(&mut Namespace)) {
         if let Some(namespace) = self.namespaces.get_mut(name) {
@@ -162,11 +193,15 @@ mod tests {
 
     /// Takes as many places as there are for a namespace at once.
     fn fill(places: &Arc<RequestPlaces>, namespace: &str) -> Vec<RequestPlace> {
-        let room = places.room(namespace);
         let take = || places.take(&name(namespace)).now_or_never();
         let taken: Vec<_> = std::iter::from_fn(take).collect();
-        assert_eq!(taken.len(), room, "{namespace}");
-        taken
+        let many = taken.len();
+        drop(taken);
+        let some = |most| places.take_some(&name(namespace), most).now_or_never();
+        let taken = some(usize::MAX).unwrap_or_default();
+        assert_eq!(taken.len(), many, "{namespace}");
+        drop(taken);
+        some(many).unwrap_or_default()
     }
 
     #[test]

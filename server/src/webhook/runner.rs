@@ -3,9 +3,9 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use duly::lease::{EncodedPayload, Leased};
 use duly::time::Timestamp;
 use duly::{ErrorKind, QueueName};
 use parking_lot::{Mutex, MutexGuard};
@@ -18,6 +18,7 @@ use super::circuit::{Circuit, CircuitState, Moment};
 use super::counters::{OpenCircuit, TargetLabels};
 use super::delivery::deliver;
 use super::failure::Failure;
+use super::in_flight::InFlight;
 use super::pace::Pace;
 use super::places::RequestPlace;
 use super::target::{Disabled, Target, TargetKey};
@@ -42,9 +43,7 @@ pub(super) struct Runner {
     namespace: Arc<str>,
     queue: QueueName,
     live: Mutex<Live>,
-    in_flight: AtomicUsize,
-    /// A delivery has ended.
-    freed: Notify,
+    in_flight: Arc<InFlight>,
     /// The target or its circuit has changed.
     changed: Notify,
     cancelled: CancellationToken,
@@ -111,8 +110,7 @@ impl Runner {
                 open: None,
                 last_error: None,
             }),
-            in_flight: AtomicUsize::new(0),
-            freed: Notify::new(),
+            in_flight: Arc::default(),
             changed: Notify::new(),
             cancelled,
         }
@@ -159,7 +157,7 @@ impl Runner {
             next_probe: live.circuit.next_probe(),
             failures: live.circuit.failures(),
             last_error: live.last_error.clone(),
-            in_flight: self.in_flight.load(Ordering::SeqCst),
+            in_flight: self.in_flight.count(),
         }
     }
 
@@ -177,7 +175,8 @@ impl Runner {
         }
     }
 
-    /// Starts the deliveries that may start now, or waits.
+    /// Starts the deliveries that may start now, or waits. It leases events for places that it has, so
+    /// that they wait in their queue and not in memory; only for the next one it waits without a place.
     async fn turn(self: &Arc<Self>, pace: &mut Option<Pace>) {
         let (target, replaced, state) = {
             let live = self.live();
@@ -193,15 +192,26 @@ impl Runner {
             CircuitState::Open(until) => return sleep_until(until).await,
             CircuitState::Probing => return pending().await,
         };
-        let free = self.free(most).await;
+        let free = self.in_flight.free(most).await;
         let paced = paced(pace, target.row.rate).await;
-        let places = self.deps.places.room(&self.namespace).max(1);
-        let max = free.min(paced).min(places).min(BATCH_MAX);
-        let queues = [self.queue.clone()];
-        let leased = match self.pool.lease(&queues, max, self.deps.ttr, POLL).await {
+        let most = free.min(paced).min(BATCH_MAX);
+        let mut places = self.deps.places.take_some(&self.namespace, most).await;
+        let leased = match self.lease(places.len(), Duration::ZERO).await {
+            Ok(none) if none.is_empty() => {
+                places.clear();
+                let leased = self.lease(1, POLL).await;
+                places.extend(self.deps.places.take_free(&self.namespace, 1));
+                leased
+            }
+            leased => leased,
+        };
+        let leased = match leased {
             Ok(leased) => leased,
-            Err(error) if error.kind() == ErrorKind::Closed => return pending().await,
             Err(error) => {
+                drop(places);
+                if error.kind() == ErrorKind::Closed {
+                    return pending().await;
+                }
                 tracing::warn!(webhook = %self.key, %error, "poll of a webhook failed");
                 return sleep(FAILED_PAUSE).await;
             }
@@ -210,23 +220,21 @@ impl Runner {
             pace.take(leased.len());
         }
         for event in leased {
-            let slot = Slot::new(self);
+            let slot = self.in_flight.begin(places.pop());
             let of = (Arc::clone(&target), replaced.clone());
             let delivery = deliver(Arc::clone(self), of, event, slot);
             self.deps.tasks.spawn(delivery);
         }
     }
 
-    /// Waits until fewer than `most` deliveries run; returns how many more may.
-    async fn free(&self, most: usize) -> usize {
-        loop {
-            let freed = self.freed.notified();
-            let in_flight = self.in_flight.load(Ordering::SeqCst);
-            match most.checked_sub(in_flight) {
-                None | Some(0) => freed.await,
-                Some(free) => return free,
-            }
-        }
+    /// Leases up to `most` events, now or within a time.
+    async fn lease(
+        &self,
+        most: usize,
+        wait: Duration,
+    ) -> duly::Result<Vec<Leased<EncodedPayload>>> {
+        let queues = [self.queue.clone()];
+        self.pool.lease(&queues, most, self.deps.ttr, wait).await
     }
 
     /// Admits a request to a target, unless the circuit rests, the target is idle, replaced or
@@ -304,24 +312,6 @@ async fn paced(pace: &mut Option<Pace>, rate: Option<f64>) -> usize {
         }
     }
     usize::MAX
-}
-
-/// A place of a delivery in flight.
-#[derive(Debug)]
-pub(super) struct Slot(Arc<Runner>);
-
-impl Slot {
-    fn new(runner: &Arc<Runner>) -> Self {
-        runner.in_flight.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(runner))
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
-        self.0.freed.notify_one();
-    }
 }
 
 /// A request that the circuit has admitted; a probe that is dropped has learned nothing.

@@ -21,6 +21,23 @@ async fn wait_for_deliveries(world: &World, many: usize) {
     .await;
 }
 
+/// Has a request of another queue take the only place, once the webhook of `q` waits for events.
+async fn take_the_place(world: &World) -> Receiver {
+    let receiver = Receiver::start().await;
+    receiver.always(Answer::Held(200));
+    let body = json!({"url": receiver.url(), "timeout_ms": 600_000});
+    send(world, Method::PUT, &path("first"), &body)
+        .await
+        .is(201);
+    world.wait_for_polls(2).await;
+    let body = json!({"events": events(1)});
+    send(world, Method::POST, "/v1/ns/queues/first/events", &body)
+        .await
+        .is(201);
+    receiver.wait_for(1).await;
+    receiver
+}
+
 /// Sets a webhook, and uses its rate up, so that a delivery waits for a quarter of an hour.
 async fn wait_for_the_rate(world: &World, receiver: &Receiver) {
     let slow = json!({"rate": 0.001});
@@ -40,36 +57,25 @@ async fn what_waits_for_its_turn_is_posted_to_the_url_that_is_set_by_then() {
     let settings = format!("{LOCAL}concurrency = 1");
     let world = World::start_with(Place::Embedded, &settings).await;
     let (old, new) = (Receiver::start().await, Receiver::start().await);
-    old.always(Answer::Held(200));
-    set_to(&world, &old, json!({"timeout_ms": 600_000})).await;
+    set_to(&world, &old, json!({})).await;
+    let first = take_the_place(&world).await;
     push(&world, events(4)).await;
-    old.wait_for(1).await;
-    wait_for_deliveries(&world, 4).await;
+    wait_for_deliveries(&world, 1).await;
     set_to(&world, &new, json!({})).await;
-    old.release(4);
-    let received = new.wait_for(3).await;
+    first.release(1);
+    let received = new.wait_for(4).await;
     assert!(received.iter().all(|request| request.attempt() == 1));
     wait_for_empty(&world).await;
-    assert_eq!((old.received().len(), new.received().len()), (1, 3));
+    assert_eq!((old.received().len(), new.received().len()), (0, 4));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_ended_while_it_waits_for_its_turn_is_not_sent() {
     let settings = format!("{LOCAL}concurrency = 1\nttr_ms = 1000");
     let world = World::start_with(Place::Embedded, &settings).await;
-    let (first, second) = (Receiver::start().await, Receiver::start().await);
-    first.always(Answer::Held(200));
-    let body = json!({"url": first.url(), "timeout_ms": 600_000});
-    let path_of_first = path("first");
-    send(&world, Method::PUT, &path_of_first, &body)
-        .await
-        .is(201);
-    let body = json!({"events": events(1)});
-    send(&world, Method::POST, "/v1/ns/queues/first/events", &body)
-        .await
-        .is(201);
-    first.wait_for(1).await;
+    let second = Receiver::start().await;
     set_to(&world, &second, json!({})).await;
+    let first = take_the_place(&world).await;
     let ids = push(&world, events(1)).await;
     wait_for_deliveries(&world, 1).await;
     world
@@ -124,7 +130,7 @@ async fn a_namespace_whose_requests_hang_leaves_places_to_the_webhooks_of_others
     set_to(&world, &hangs, hanging).await;
     push(&world, events(40)).await;
     hangs.wait_for(4).await;
-    wait_for_deliveries(&world, 40).await;
+    wait_for_deliveries(&world, 4).await;
     // Others find places all the same, though theirs hang as well.
     for namespace in ["second", "third"] {
         let receiver = Receiver::start().await;
@@ -143,4 +149,54 @@ async fn a_namespace_whose_requests_hang_leaves_places_to_the_webhooks_of_others
     hangs.wait_for(40).await;
     wait_for_empty(&world).await;
     assert_eq!(hangs.in_flight().1, 4, "one namespace has half of them");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn webhooks_hold_no_events_for_which_there_is_no_place() {
+    const QUEUES: usize = 6;
+    let settings = format!("{LOCAL}concurrency = 8");
+    for is_set_first in [true, false] {
+        let world = World::start_with(Place::Embedded, &settings).await;
+        let (hangs, other) = (Receiver::start().await, Receiver::start().await);
+        hangs.always(Answer::Held(200));
+        let set = async || {
+            let body = json!({"url": hangs.url(), "concurrency": 256, "timeout_ms": 600_000});
+            for queue in 0..QUEUES {
+                let path = path(&format!("q{queue}"));
+                send(&world, Method::PUT, &path, &body).await.is(201);
+            }
+        };
+        if is_set_first {
+            set().await;
+            world.wait_for_polls(QUEUES).await;
+        }
+        for queue in 0..QUEUES {
+            let path = format!("/v1/ns/queues/q{queue}/events");
+            let body = json!({"events": events(30)});
+            send(&world, Method::POST, &path, &body).await.is(201);
+        }
+        if !is_set_first {
+            set().await;
+        }
+        hangs.wait_for(4).await;
+        // Another one is served meanwhile, so that there was time for more.
+        let tenant = tenant(&world, "other", "").await;
+        let body = json!({"url": other.url()});
+        let set = tenant.send(Method::PUT, "/v1/other/queues/q/webhook", &body);
+        set.await.is(201);
+        let body = json!({"events": events(40)});
+        let pushed = tenant.send(Method::POST, "/v1/other/queues/q/events", &body);
+        pushed.await.is(201);
+        other.wait_for(40).await;
+        let mut held = 0;
+        for queue in 0..QUEUES {
+            let path = path(&format!("q{queue}"));
+            let shown = world.get(&path).await.is(200);
+            held += shown["in_flight"].as_u64().unwrap();
+        }
+        // Those that wait for events have one each, which has come meanwhile.
+        let most = 4 + if is_set_first { QUEUES as u64 } else { 0 };
+        assert!((4..=most).contains(&held), "{held} events are leased");
+        assert_eq!(hangs.received().len(), 4);
+    }
 }
