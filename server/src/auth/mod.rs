@@ -182,8 +182,10 @@ impl Tokens {
         let Some(max) = limit.of(action) else {
             return Ok(None);
         };
-        let counter = format!("{}/{}", grant.address.key(), action.name());
-        match self.state.take(&counter, max, limit.window()).await? {
+        // A changed window begins anew.
+        let (key, window) = (grant.address.key(), limit.window());
+        let counter = format!("{key}/{}@{}", action.name(), window.as_secs());
+        match self.state.take(&counter, max, window).await? {
             Call::Counted(window) => {
                 Ok(Some(LimitedCall::new(self.state.clone(), counter, window)))
             }

@@ -9,6 +9,7 @@ on_every_store! {
     a_limit_is_made_read_changed_and_removed
     a_limit_is_checked
     publishes_are_limited
+    a_changed_window_begins_anew
     consumes_that_find_a_job_are_limited
     each_token_has_its_own_limit
     a_window_ends
@@ -90,6 +91,21 @@ async fn publishes_are_limited(world: World) {
     let job = world.consume("/api/ns/q").await;
     let id = job["job_id"].as_str().unwrap();
     world.put(&format!("/api/ns/q/job/{id}"), "x").await.is(201);
+}
+
+async fn a_changed_window_begins_anew(world: World) {
+    let write = async |limit_of: &str| {
+        limit(&world, &world.token, limit_of).await;
+        let publish = world.put("/api/ns/q", "x").await;
+        publish.status.as_u16()
+    };
+    assert_eq!(write(r#"{"write":1,"interval":3600}"#).await, 201);
+    assert_eq!(write(r#"{"write":1,"interval":3600}"#).await, 429);
+    assert_eq!(write(r#"{"write":1,"interval":1800}"#).await, 201);
+    // What was used of a window stays used.
+    assert_eq!(write(r#"{"write":2,"interval":1800}"#).await, 201);
+    assert_eq!(write(r#"{"write":2,"interval":1800}"#).await, 429);
+    assert_eq!(write(r#"{"write":1,"interval":3600}"#).await, 429);
 }
 
 async fn consumes_that_find_a_job_are_limited(world: World) {
