@@ -146,7 +146,7 @@ pub(crate) enum Work {
     Revive(Query<DeadLetters>),
     Drop(Query<DeadLetters>),
     Cancel(Query<Events>),
-    /// Due so long from when each is changed.
+    /// Due so long from its begin, all at one time.
     Reschedule(Query<Events>, Duration),
     /// The events of these records are pushed once more.
     Replay(Box<RecordQuery>, Replay),

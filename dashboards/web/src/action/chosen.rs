@@ -128,8 +128,13 @@ pub(super) async fn perform(
         Action::Cancel => ("waiting", "cancelled"),
         _ => ("waiting", "rescheduled"),
     };
+    let or_expired = if each == Action::Revive {
+        ", or its expiry has passed"
+    } else {
+        ""
+    };
     if changed == 0 {
-        let text = format!("nothing was done: none of them is {state} any more");
+        let text = format!("nothing was done: none of them is {state} any more{or_expired}");
         return Err(PageError::new(StatusCode::CONFLICT, text));
     }
     let done = if each.is_of_dead() {
@@ -140,7 +145,7 @@ pub(super) async fn perform(
     let mut done = format!("{done} {then}");
     if gone > 0 {
         let many = count(gone, "was", "were");
-        done += &format!("; {many} not {state} any more");
+        done += &format!("; {many} not {state} any more{or_expired}");
     }
     Ok(format!("{done}."))
 }

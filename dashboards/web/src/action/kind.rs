@@ -151,8 +151,8 @@ impl Action {
                  are free."
             }
             Self::RescheduleAll => {
-                "Those that wait become due so long after each is changed, in the background at this \
-                 rate."
+                "Those that wait become due together, so long from now, in the background at this rate; \
+                 what is changed later than that is due at once."
             }
             Self::ReviveChosen => {
                 "They become ready again, with all their attempts; those whose expiry has passed \

@@ -133,6 +133,10 @@ pub(super) async fn on_event(
         }
     };
     match result.finished()?.done {
+        0 if action == Action::Revive => Err(gone(
+            id,
+            "no dead letter any more, or its expiry has passed",
+        )),
         0 => Err(gone(id, "no dead letter any more")),
         _ if action == Action::Drop => Ok(format!("{id} is dropped.")),
         _ => Ok(format!("{id} is ready again.")),

@@ -98,6 +98,9 @@ async fn what_is_found_runs_now_or_later_within_its_filter() {
     until("the end", async || site.due_soon().await == 60).await;
     let later = site.bus.stats("reminders").await.unwrap();
     assert_eq!(later.scheduled, 60, "another queue waits");
+    let asked = site.get("/act/reschedule-all?queue=invoices").await;
+    let words = "become due together, so long from now";
+    assert!(asked.text.contains(words), "{}", asked.text);
     let filter = [("queue", "invoices"), ("csrf", &csrf)];
     let later = [filter.as_slice(), &[("rate", "100000"), ("delay", "7200")]].concat();
     assert_eq!(
@@ -109,7 +112,9 @@ async fn what_is_found_runs_now_or_later_within_its_filter() {
     );
     until("the end", async || site.due_soon().await == 0).await;
     let list = site.bus.events().queue("invoices").state(State::Scheduled);
-    assert_eq!(list.page().await.unwrap().items.len(), 60);
+    let items = list.page().await.unwrap().items;
+    assert_eq!(items.len(), 60);
+    assert!(items.iter().all(|it| it.due == items[0].due), "together");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

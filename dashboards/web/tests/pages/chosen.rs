@@ -220,6 +220,40 @@ async fn what_is_gone_meanwhile_is_left_out_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_that_have_expired_are_told_of_when_they_are_not_revived() {
+    let site = Site::memory(Role::Admin).await;
+    let queue = site.bus.queue_named::<u64>("mail").unwrap();
+    let expires = site.bus.store_time() + Duration::from_secs(3);
+    let event = queue.event(7).expires_after(Duration::from_secs(2));
+    let expired = event.push().await.unwrap().id();
+    bury(&site, "mail", 2, "refused").await; // it, and the first of the others
+    until("it has expired", async || site.bus.store_time() > expires).await;
+    let letters = site.bus.dead_letters().queue("mail").page().await.unwrap();
+    let mut ids = letters.items.iter().map(|letter| letter.id);
+    let other = ids.find(|id| *id != expired).unwrap();
+    let (asked, done) = choose(&site, "revive-chosen", &[row("mail", expired)]).await;
+    assert!(
+        asked.text.contains("1 of them still dead."),
+        "{}",
+        asked.text
+    );
+    assert_eq!(done.status, 409, "{}", done.text);
+    let words = "none of them is dead any more, or its expiry has passed";
+    assert!(done.text.contains(words), "{}", done.text);
+    let both = [row("mail", expired), row("mail", other)];
+    let (_, done) = choose(&site, "revive-chosen", &both).await;
+    let expected =
+        "1 dead letter is ready again; 1 was not dead any more, or its expiry has passed.";
+    assert_eq!(said(&site, &done).await, expected);
+    let csrf = site.get("/act/pause?queue=mail").await.csrf().to_owned();
+    let id = expired.to_string();
+    let fields = [("csrf", csrf.as_str()), ("queue", "mail"), ("id", &id)];
+    let done = site.post("/act/revive", &fields).await;
+    assert_eq!(done.status, 409, "{}", done.text);
+    assert!(done.text.contains("its expiry has passed"), "{}", done.text);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_chosen_by_nobody_changes_nothing() {
     let owner = Site::memory(Role::Admin).await;
     let own = push(&owner, "shop.mail", 2).await;
