@@ -259,7 +259,7 @@ pub(crate) fn throttled(labels: &Labels, token: &str, action: &'static str) {
 /// Counts published jobs.
 pub(crate) fn published(labels: &Labels, queue: &str, jobs: usize, is_direct: bool) {
     let jobs = u64::try_from(jobs).unwrap_or(u64::MAX);
-    let Labels { pool, namespace } = labels.clone();
+    let Labels { pool, .. } = labels;
     counter!("infra_lmstfy_redis_publish_jobs", "pool" => pool.clone()).increment(jobs);
     counter!("infra_lmstfy_redis_pool_add_jobs", "pool" => pool.clone()).increment(jobs);
     let name = if is_direct {
@@ -268,7 +268,7 @@ pub(crate) fn published(labels: &Labels, queue: &str, jobs: usize, is_direct: bo
         "infra_lmstfy_redis_timer_add_jobs"
     };
     counter!(name, "pool" => pool.clone()).increment(jobs);
-    let labels = labeled(&pool, &namespace, queue);
+    let labels = labeled(labels, queue);
     counter!("infra_lmstfy_redis_publish_queue_jobs", labels.iter()).increment(jobs);
 }
 
@@ -279,7 +279,7 @@ pub(crate) fn consumed(
     is_batch: bool,
     now: Timestamp,
 ) {
-    let Labels { pool, namespace } = labels.clone();
+    let Labels { pool, .. } = labels;
     let count = u64::try_from(jobs.len()).unwrap_or(u64::MAX);
     if is_batch {
         counter!("infra_lmstfy_redis_consume_multi_jobs", "pool" => pool.clone()).increment(count);
@@ -288,7 +288,7 @@ pub(crate) fn consumed(
     counter!("infra_lmstfy_redis_pool_get_jobs", "pool" => pool.clone()).increment(count);
     for job in jobs {
         let queue = job.queue().split_once('.').map_or("", |(_, queue)| queue);
-        let labels = labeled(&pool, &namespace, queue);
+        let labels = labeled(labels, queue);
         counter!("infra_lmstfy_redis_consume_queue_jobs", labels.iter()).increment(1);
         if job.id().tells_time() {
             histogram!(JOB_ELAPSED, labels.iter()).record(since_ms(job.id(), now));
@@ -302,7 +302,7 @@ pub(crate) fn ended(labels: &Labels, queue: &str, id: EventId, acked: Option<Tim
     if let Some(now) = acked
         && id.tells_time()
     {
-        let labels = labeled(&labels.pool, &labels.namespace, queue);
+        let labels = labeled(labels, queue);
         histogram!(JOB_ACK_ELAPSED, labels.iter()).record(since_ms(id, now));
     }
 }
@@ -320,19 +320,17 @@ pub(crate) fn respawned(labels: &Labels, jobs: usize) {
 }
 
 /// Returns the labels of the sizes of a queue; beyond a number of queues the same for all others.
-pub(crate) fn labels_of_sizes(pool: &str, namespace: &str, queue: &str) -> Vec<metrics::Label> {
-    labels_among(&SIZES, (pool, namespace, queue))
+pub(crate) fn labels_of_sizes(labels: &Labels, queue: &str) -> Vec<metrics::Label> {
+    labels_among(&SIZES, labels, queue)
 }
 
 /// Returns the labels of the counts of a queue, likewise.
-pub(crate) fn labeled(pool: &str, namespace: &str, queue: &str) -> Vec<metrics::Label> {
-    labels_among(&QUEUES, (pool, namespace, queue))
+pub(crate) fn labeled(labels: &Labels, queue: &str) -> Vec<metrics::Label> {
+    labels_among(&QUEUES, labels, queue)
 }
 
-fn labels_among(
-    known: &KnownLabels,
-    (pool, namespace, queue): (&str, &str, &str),
-) -> Vec<metrics::Label> {
+fn labels_among(known: &KnownLabels, labels: &Labels, queue: &str) -> Vec<metrics::Label> {
+    let Labels { pool, namespace } = labels;
     let queue = if known.admit(&format!("{pool}/{namespace}"), queue) {
         queue
     } else {
@@ -344,4 +342,23 @@ fn labels_among(
         label("namespace", namespace),
         label("queue", queue),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn labels_are_bounded_though_namespaces_come_and_go() {
+        let labels = |number: usize| Labels::new("pool", &format!("namespace-{number}"));
+        for all_of in [
+            labels_of_sizes as fn(&Labels, &str) -> Vec<metrics::Label>,
+            labeled,
+        ] {
+            let all: HashSet<_> = (0..3_000).map(|it| all_of(&labels(it), "queue")).collect();
+            assert_eq!(all.len(), 1_001, "and one of all others");
+        }
+    }
 }

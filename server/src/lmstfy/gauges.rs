@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::bus::Pool;
-use crate::metrics::labels_of_sizes;
+use crate::metrics::{Labels, labels_of_sizes};
 use crate::shared::Table;
 use crate::state::App;
 
@@ -117,7 +117,7 @@ impl Sizes {
         for (key, namespace, queue) in chosen(queues, |key| shown.contains_key(key)) {
             let stats = pool.stats(&pool.queue(namespace, queue)?).await?;
             delayed += stats.scheduled + stats.leased;
-            let labels = labels_of_sizes(name, namespace, queue);
+            let labels = labels_of_sizes(&Labels::new(name, namespace), queue);
             *self.queues.entry(labels.clone()).or_default() += stats;
             self.labels.insert(key.to_owned(), labels);
         }

@@ -6,7 +6,7 @@ use metrics::{Label, counter, gauge, histogram};
 
 use super::failure::Failure;
 use super::target::TargetKey;
-use crate::metrics::labeled;
+use crate::metrics::{Labels, labeled};
 
 /// Requests by outcome. Labels: `pool`, `namespace`, `queue`, `outcome`.
 const DELIVERIES: &str = "duly_webhook_deliveries_total";
@@ -27,7 +27,7 @@ pub(super) struct TargetLabels(Vec<Label>);
 
 impl TargetLabels {
     pub(super) fn new(key: &TargetKey) -> Self {
-        Self(labeled(&key.pool, &key.namespace, &key.queue))
+        Self(labeled(&Labels::new(&key.pool, &key.namespace), &key.queue))
     }
 
     /// Counts a request.
