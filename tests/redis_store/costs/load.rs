@@ -160,7 +160,7 @@ impl Load {
             }
             Fate::Snoozed => {
                 self.settle(AttemptOutcome::Snooze(Duration::from_millis(5)))
-                    .await
+                    .await;
             }
             Fate::HandedBack => self.settle(AttemptOutcome::Release).await,
             Fate::Reaped => {
