@@ -379,13 +379,16 @@ async fn a_script_that_fails_after_any_of_its_writes_is_repeated() {
             _ => shape.own != Own::UniqueKey && shape.dues != Dues::Each,
         };
         let others = others.iter().copied().filter(is_like);
-        let others: Vec<_> = others.collect();
-        let more = if all() {
-            others
-        } else {
-            vec![others[fastrand::usize(..others.len())]]
-        };
-        for shape in shapes.into_iter().filter(is_first).chain(more) {
+        let (mut first, mut others): (Vec<_>, Vec<_>) = (
+            shapes.into_iter().filter(is_first).collect(),
+            others.collect(),
+        );
+        if !all() {
+            for some in [&mut first, &mut others] {
+                *some = vec![some[fastrand::usize(..some.len())]];
+            }
+        }
+        for shape in first.into_iter().chain(others) {
             writes += is_right_after_each_write(&server, shape, act).await;
         }
     }
