@@ -49,8 +49,10 @@ impl Soak {
         assert_eq!(queue.cancel(absent).await?, CancelOutcome::NotFound);
         assert!(queue.lease(1, TTR).send().await?.is_empty());
         bus.stats(&name).await?;
-        bus.pause(&name).await?;
-        bus.resume(&name).await?;
+        // Who changes a queue or a schedule is in the audit of its namespace, for long.
+        let quiet = Bus::clone(bus).with_own_audit();
+        quiet.pause(&name).await?;
+        quiet.resume(&name).await?;
 
         queue
             .event("a".into())
@@ -87,9 +89,10 @@ impl Soak {
 
         let schedule = format!("{name}.hourly");
         let hourly = ScheduleOptions::new(WORK, "every 1h")?;
-        bus.schedules().set(&schedule, hourly).await?;
+        let schedules = quiet.schedules();
+        schedules.set(&schedule, hourly).await?;
         bus.advance(Duration::from_millis(20)).await;
-        assert!(bus.schedules().remove(&schedule).await?);
+        assert!(schedules.remove(&schedule).await?);
 
         let work = bus.queue_named::<String>(WORK)?;
         work.event(name.clone())

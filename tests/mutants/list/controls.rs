@@ -234,7 +234,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a pause that undoes what another program did is taken for a repetition",
         &[put(
             "Bus::set",
-            "changes_nothing = «$control.is_ok_and($..)»;",
+            "$changes = «$control.is_ok_and($..)»;",
             "true",
         )],
         delivery("what_one_program_does_after_another_has_a_line"),

@@ -204,6 +204,7 @@ async fn what_is_in_a_queue_of_duly_itself_is_no_event_that_is_changed() {
         }
     }
     assert!(schedule(&site).await.is_some());
-    let lines = site.bus.audit(None, 10).await.unwrap().items;
+    let mut lines = site.bus.audit(None, 10).await.unwrap().items;
+    lines.retain(|line| line.actor == "ann"); // the program has set the schedule
     assert_eq!(lines.len(), 1, "{lines:?}");
 }
