@@ -378,17 +378,11 @@ async fn a_script_that_fails_after_any_of_its_writes_is_repeated() {
             Act::Extend | Act::Heartbeat => shape.dues == Dues::Now,
             _ => shape.own != Own::UniqueKey && shape.dues != Dues::Each,
         };
-        let others = others.iter().copied().filter(is_like);
-        let (mut first, mut others): (Vec<_>, Vec<_>) = (
-            shapes.into_iter().filter(is_first).collect(),
-            others.collect(),
-        );
-        if !all() {
-            for some in [&mut first, &mut others] {
-                *some = vec![some[fastrand::usize(..some.len())]];
-            }
-        }
-        for shape in first.into_iter().chain(others) {
+        let first: Vec<_> = shapes.into_iter().filter(is_first).collect();
+        let others: Vec<_> = others.iter().copied().filter(is_like).collect();
+        let one = |some: &[Shape]| vec![some[fastrand::usize(..some.len())]];
+        let of = |some: &[Shape]| if all() { some.to_vec() } else { one(some) };
+        for shape in of(&first).into_iter().chain(of(&others)) {
             writes += is_right_after_each_write(&server, shape, act).await;
         }
     }
