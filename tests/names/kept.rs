@@ -97,16 +97,22 @@ async fn old_dead_letters_are_dropped_and_recorded_and_younger_ones_stay() {
     }
 }
 
+/// A bus that keeps dead letters for an hour, and its way to a shared store.
+async fn behind_a_way() -> (TestBus, Arc<Faulty>) {
+    let clock = Arc::new(VirtualClock::new());
+    let store = MemoryStore::with_clock(Arc::clone(&clock) as _).shared();
+    let way = Faulty::to(&(Arc::new(store) as Arc<dyn Store>));
+    let builder = Bus::builder().only_registered();
+    let builder = builder.shared_store(Arc::clone(&way) as _);
+    let builder = limited(builder, Some(HOUR), None);
+    let bus = TestBus::start_on(clock, builder).await.unwrap();
+    (bus, way)
+}
+
 #[tokio::test(start_paused = true)]
 async fn after_a_clock_that_was_ahead_none_stays_longer() {
     for ahead in [HOUR / 40, 24 * HOUR, 9_000 * HOUR] {
-        let clock = Arc::new(VirtualClock::new());
-        let store = MemoryStore::with_clock(Arc::clone(&clock) as _).shared();
-        let way = Faulty::to(&(Arc::new(store) as Arc<dyn Store>));
-        let builder = Bus::builder().only_registered();
-        let builder = builder.shared_store(Arc::clone(&way) as _);
-        let builder = limited(builder, Some(HOUR), None);
-        let bus = TestBus::start_on(clock, builder).await.unwrap();
+        let (bus, way) = behind_a_way().await;
         let queue = bus.queue_named::<u64>(QUEUE).unwrap();
         queue.push(1, When::Now).await.unwrap();
         let ahead_us = u64::try_from(ahead.as_micros()).unwrap();
@@ -124,13 +130,7 @@ async fn after_a_clock_that_was_ahead_none_stays_longer() {
 /// From the first read of a look on, which takes many pages where there are many letters.
 #[tokio::test(start_paused = true)]
 async fn after_a_clock_that_was_ahead_during_a_look_none_stays_longer() {
-    let clock = Arc::new(VirtualClock::new());
-    let store = MemoryStore::with_clock(Arc::clone(&clock) as _).shared();
-    let way = Faulty::to(&(Arc::new(store) as Arc<dyn Store>));
-    let builder = Bus::builder().only_registered();
-    let builder = builder.shared_store(Arc::clone(&way) as _);
-    let builder = limited(builder, Some(HOUR), None);
-    let bus = TestBus::start_on(clock, builder).await.unwrap();
+    let (bus, way) = behind_a_way().await;
     let queue = bus.queue_named::<u64>(QUEUE).unwrap();
     queue.push(1, When::Now).await.unwrap();
     let it = Arc::downgrade(&way);
