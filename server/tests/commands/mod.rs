@@ -22,13 +22,13 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use duly::time::When;
+use duly::time::{Timestamp, When};
 use duly::{Bus, EventId};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::servers;
-use crate::world::World;
+use crate::world::{World, until};
 
 /// What a command works on.
 #[derive(Clone, Copy, Debug)]
@@ -202,11 +202,15 @@ impl Shop {
         command
     }
 
-    /// Pushes events that are due in an hour, and keep their payloads.
+    /// Pushes events that are due in an hour, and keep their payloads; their time of the push is
+    /// behind this call.
     async fn push(&self, many: u64) {
         let Some(world) = &self.world else {
+            let called = self.server_time();
             let bus = Bus::builder().store_url(&self.target[1]).only_registered();
             let bus = bus.publish_only().start().await.unwrap();
+            // What a process that has just begun knows is as old as its replies took.
+            until("its time is not behind", async || bus.store_time() > called).await;
             let queue = bus.queue_named::<u64>("ns.mail").unwrap();
             let events = (0..many).map(|number| queue.event(number).keep_payload(true));
             let sent = queue.push_many(events, Duration::from_secs(3_600)).await;
@@ -221,6 +225,18 @@ impl Shop {
         let request = request.body(json!({"events": events}).to_string());
         let reply = request.send().await;
         assert!(reply.unwrap().status().is_success());
+    }
+
+    /// Returns the time of a shared store by its server; a store in a file has none but the machine's.
+    fn server_time(&self) -> Timestamp {
+        let url = self.target[1].split('?').next().unwrap();
+        if !url.starts_with("redis") {
+            return Timestamp::from_millis(0);
+        }
+        let client = redis::Client::open(url).unwrap();
+        let mut server = client.get_connection().unwrap();
+        let (s, us): (u64, u64) = redis::cmd("TIME").query(&mut server).unwrap();
+        Timestamp::from_millis(s * 1_000 + us.div_ceil(1_000))
     }
 
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
