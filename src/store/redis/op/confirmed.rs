@@ -20,8 +20,11 @@ use crate::store::redis::op::shared::Shared;
 use crate::store::redis::script::call::CallContext;
 use crate::store::redis::script::reader::ReplyReader;
 
-/// The timeout for replicas and disks.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The timeout for replicas.
+const REPLICATED_WITHIN: Duration = Duration::from_secs(1);
+/// The timeout for disks: with `appendfsync everysec` a server syncs once a second, and two seconds
+/// later when the sync before goes on.
+const SYNCED_WITHIN: Duration = Duration::from_secs(4);
 
 /// Pushes, and waits until the events are as durable as `wanted`; split like any push.
 pub(in crate::store::redis) async fn push(
@@ -55,7 +58,9 @@ async fn push_part(
         let times = (wait, until, deadline);
         let tried = attempt(shared, bucket, events, times, &mut attempts);
         let error = match tried.await {
-            Ok((response, reached)) => return is_reached(wanted, &reached).map(|()| response),
+            Ok((response, reached)) => {
+                return is_reached((wanted, wait), &reached).map(|()| response);
+            }
             Err(error) => Arc::new(error),
         };
         failures += 1;
@@ -104,12 +109,12 @@ fn wait(found: &ServerFacts, wanted: Durability) -> Result<DurabilityWait> {
         Durability::Replicated(replicas) => Ok(DurabilityWait {
             disk: false,
             replicas,
-            timeout: PATIENCE,
+            timeout: REPLICATED_WITHIN,
         }),
         Durability::Disk if found.waits_for_disk => Ok(DurabilityWait {
             disk: true,
             replicas: 0,
-            timeout: PATIENCE,
+            timeout: SYNCED_WITHIN,
         }),
         _ => Err(Error::invalid(format!(
             "a push of durability {wanted:?} was requested; the server, of version {}, offers \
@@ -120,7 +125,10 @@ fn wait(found: &ServerFacts, wanted: Durability) -> Result<DurabilityWait> {
     }
 }
 
-fn is_reached(wanted: Durability, reached: &ReachedDurability) -> Result<()> {
+fn is_reached(
+    (wanted, wait): (Durability, DurabilityWait),
+    reached: &ReachedDurability,
+) -> Result<()> {
     let (so, words) = match wanted {
         Durability::Replicated(replicas) => (
             reached.replicas >= replicas,
@@ -131,10 +139,11 @@ fn is_reached(wanted: Durability, reached: &ReachedDurability) -> Result<()> {
     if so {
         Ok(())
     } else {
+        let within = wait.timeout;
         Err(Error::new(
             ErrorKind::Unknown,
             format!(
-                "the push happened but {words} within {PATIENCE:?}; pushing the same ids again is \
+                "the push happened but {words} within {within:?}; pushing the same ids again is \
              safe"
             ),
         ))
