@@ -143,7 +143,8 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         self
     }
 
-    /// Sets the durability that the push waits for. Default: the bus's
+    /// Sets the durability that the push waits for: on Redis a second for replicas, four for the next
+    /// sync of the server, and then the push fails as unknown. Default: the bus's
     /// ([`BusBuilder::durability`](crate::BusBuilder::durability)).
     pub fn durable(mut self, durability: Durability) -> Self {
         self.options.durability = Some(durability);
