@@ -45,7 +45,7 @@ pub struct QueueView {
     /// The dead letters.
     #[schema(minimum = 0, example = 0)]
     pub dead: usize,
-    /// Since when the oldest ready event is ready, in milliseconds since the epoch.
+    /// Since when the oldest ready event is ready, or due if nobody has taken it, in milliseconds since the epoch.
     #[schema(minimum = 0, example = 1767225600000u64)]
     pub oldest_ready_ms: Option<u64>,
     /// Whether it is paused.

@@ -77,6 +77,13 @@ async fn where_nobody_consumes_those_who_push_report_what_waits() {
     let tells = |state| depth("given-up", state) == Some(512.0);
     let tells = || tells("ready") && tells("scheduled");
     settled("they report it", tells).await;
+    // Due later than it was pushed, and nobody moves it.
+    let overdue = pushers[0].queue_named::<u64>("overdue").unwrap();
+    let delay = Duration::from_millis(50);
+    overdue.push_many(0..100, delay).await.unwrap();
+    overdue.push(0, 2 * delay).await.unwrap();
+    let oldest = || gauge("duly_queue_oldest_ready_seconds", "queue=\"overdue\"");
+    until("it grows old", || oldest() > Some(0.3)).await;
     stop(&pushers.remove(0)).await;
     stop(&pushers.remove(0)).await;
     settled("the last one reports it", tells).await;

@@ -1519,7 +1519,7 @@ export interface components {
             leased: number;
             /**
              * Format: int64
-             * @description Since when the oldest ready event is ready, in milliseconds since the epoch.
+             * @description Since when the oldest ready event is ready, or due if nobody has taken it, in milliseconds since the epoch.
              * @example 1767225600000
              */
             oldest_ready_ms?: number | null;

@@ -59,6 +59,8 @@ pub async fn what_has_expired_is_not_counted(harness: &dyn StoreHarness) {
         let good = world.add(world.event().when(secs(1))).await;
         assert_eq!(world.forecast(&[secs(0), secs(3_600)]).await, [0, 1]);
         world.advance(secs(1));
+        let due = world.now();
+        assert_eq!(world.stats().await.oldest_ready, Some(due));
         assert_eq!(world.move_due().await, 1);
         let stats = world.stats().await;
         assert_eq!((stats.ready, stats.oldest_ready), (1, Some(world.now())));

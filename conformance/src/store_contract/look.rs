@@ -119,7 +119,9 @@ pub async fn stats_tell_since_when_the_next_event_is_ready(harness: &dyn StoreHa
     let oldest = async || world.stats().await.oldest_ready;
     let waits = world.add(world.event().when(secs(2))).await;
     assert_eq!(oldest().await, None, "none is ready");
+    let due = world.now() + secs(2);
     world.advance(secs(3));
+    assert_eq!(oldest().await, Some(due), "nobody has moved it");
     world.move_due().await;
     let moved = world.now();
     world.advance(secs(1));

@@ -145,18 +145,22 @@ impl<B: Clone> Bucket<B> {
         ids.filter_map(|id| self.entries.get(&id))
     }
 
-    /// Returns when the first event of the ready list that has not expired was moved there.
+    /// Returns when the first event of the ready list that has not expired was moved there, or when the
+    /// first one in the delay set was due, whichever is earlier.
     pub(super) fn oldest_ready_us(&self) -> Option<u64> {
-        if !self.expiring.has_until(self.now_us) {
-            return self.waiting.oldest_ready_us();
-        }
+        let has_expired = self.expiring.has_until(self.now_us);
         let is_of_use = |id: &EventId| {
-            let entry = self.entries.get(id);
-            entry.is_some_and(|entry| entry.stale(self.now_us).is_none())
+            let is_good = |entry: &Entry<B>| entry.stale(self.now_us).is_none();
+            !has_expired || self.entries.get(id).is_some_and(is_good)
         };
-        let mut ready = self.waiting.ready().map(|(_, ready)| ready);
-        let oldest = ready.find(|ready| is_of_use(&ready.id))?;
-        Some(oldest.moved_us)
+        let mut moved = self.waiting.ready().map(|(_, ready)| ready);
+        let moved = moved.find(|ready| is_of_use(&ready.id));
+        let due = self.waiting.scheduled();
+        let mut due = due.take_while(|(due, _)| due.as_micros() <= self.now_us);
+        let due = due.find(|(_, id)| is_of_use(id));
+        let moved_us = moved.map(|ready| ready.moved_us);
+        let due_us = due.map(|(due, _)| due.as_micros());
+        moved_us.into_iter().chain(due_us).min()
     }
 
     /// Returns the due times of what has expired in the delay set, sorted.

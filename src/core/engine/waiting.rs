@@ -97,13 +97,6 @@ impl WaitingEvents {
         self.ready.get(&at).map(|ready| ready.moved_us)
     }
 
-    /// Returns when the first event of the ready list was moved there.
-    pub(super) fn oldest_ready_us(&self) -> Option<u64> {
-        self.ready
-            .first_key_value()
-            .map(|(_, ready)| ready.moved_us)
-    }
-
     pub(super) fn pop_ready(&mut self) -> Option<ReadyItem> {
         self.ready.pop_first().map(|(_, ready)| ready)
     }

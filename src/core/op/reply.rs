@@ -263,8 +263,9 @@ pub struct Stats {
     pub leased: usize,
     /// Dead letters.
     pub dead: usize,
-    /// Since when the first event of the ready list, the next to be fetched, is there. `None` if
-    /// none is ready, or if so many events have left the list since that a store would have to
+    /// Since when the next event to be fetched is ready: when the first event of the ready list was
+    /// moved there, or when the first one that was not moved yet was due, whichever is earlier. `None`
+    /// if none is ready, or if so many events have left the list since that a store would have to
     /// search.
     pub oldest_ready: Option<Timestamp>,
 }

@@ -137,8 +137,9 @@ impl DepthSampler {
                     counted.counted_at = round;
                     known.buckets.insert(key, counted);
                 }
-                // Its last count is reported again.
+                // Its last count is reported again, and it has its turn soon.
                 Err(error) => {
+                    news.note(&key);
                     tracing::debug!(bucket = %key, %error, "failed to sample the depth of a bucket");
                 }
             }

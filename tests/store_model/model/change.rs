@@ -235,15 +235,17 @@ impl Model {
         let count = |state| self.ids(|event| event.state == state).len();
         let ready = self.events.iter();
         let ready = ready.filter(|event| event.state == State::Ready);
-        let due = self.scheduled(self.now_us).len();
+        let due = self.scheduled(self.now_us);
+        let oldest = ready.min_by_key(|event| event.position);
+        let oldest = oldest.map(|event| ms_of(event.moved_us));
+        let is_first = |event: &&Event| due.first() == Some(&event.envelope.id);
+        let first_due = self.events.iter().find(is_first).map(|event| event.due);
         Reply::Stats(Stats {
-            scheduled: count(State::Scheduled) - due,
-            ready: count(State::Ready) + due,
+            scheduled: count(State::Scheduled) - due.len(),
+            ready: count(State::Ready) + due.len(),
             leased: count(State::Leased),
             dead: count(State::Dead),
-            oldest_ready: ready
-                .min_by_key(|event| event.position)
-                .map(|event| ms_of(event.moved_us)),
+            oldest_ready: oldest.into_iter().chain(first_due).min(),
         })
     }
 

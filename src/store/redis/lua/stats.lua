@@ -1,4 +1,4 @@
--- Script: counts events by state, and reads the head of the ready list.
+-- Script: counts events by state, and reads the heads of the ready list and of the delay set.
 local LOOKED_AT = 1000
 
 -- Returns since when the first event of an entry of the ready list is there, us, and how many it has
@@ -44,7 +44,10 @@ end
 local ready = ready_len()
 local oldest = ready > 0 and oldest_ready()
 local scheduled = counter_of_events()
-local due = scheduled(now_ms)
+local due, first_due = scheduled(now_ms), next_due()
+if due > 0 then
+  oldest = math.min(oldest or first_due, first_due)
+end
 local later = scheduled(math.huge) - due
 keep_counts()
 return REPLY { now = now, scheduled = later, ready = ready + due, leased = leased, dead = call("ZCARD", DEAD),

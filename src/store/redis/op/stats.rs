@@ -20,8 +20,8 @@ script! {
         ready: usize,
         leased: usize,
         dead: usize,
-        /// Since when the first event of the ready list is there; false when none is, or when more
-        /// stale entries precede it than one call reads.
+        /// Since when the first event of the ready list is there, or the first one in the delay set is
+        /// due; false when none is, or when more stale entries precede it than one call reads.
         oldest_ready: Option<Timestamp>,
     }
 }
