@@ -48,19 +48,17 @@ async fn push_part(
     shared: &Arc<Shared>,
     bucket: &BucketKey,
     events: &[NewEvent],
-    (wanted, wait): (Durability, DurabilityWait),
+    terms: (Durability, DurabilityWait),
 ) -> Result<Response> {
     let _reserved = shared.capacity.reserve(bucket, events)?;
     let now = Instant::now();
     let (deadline, until) = (now + shared.push_timeout(), now + shared.options.retry_for);
     let (mut failures, mut attempts) = (0, Attempts::default());
     loop {
-        let times = (wait, until, deadline);
+        let times = (terms.1, until, deadline);
         let tried = attempt(shared, bucket, events, times, &mut attempts);
         let error = match tried.await {
-            Ok((response, reached)) => {
-                return is_reached((wanted, wait), &reached).map(|()| response);
-            }
+            Ok((response, reached)) => return is_reached(terms, &reached).map(|()| response),
             Err(error) => Arc::new(error),
         };
         failures += 1;
