@@ -111,15 +111,6 @@ async fn a_full_server_whose_timers_are_cancelled_takes_pushes_again() {
         let used = used.expect("it says it").trim();
         used.parse::<u64>().expect("a number")
     };
-    // Of the keys alone: newer servers count what their scripts have not collected yet as used.
-    let held = || {
-        let usage = |key: &str| server.cli(&["MEMORY", "USAGE", key, "SAMPLES", "0"]);
-        let keys = server.cli(&["KEYS", "*"]);
-        let usages = keys.lines().map(|key| usage(key.trim()));
-        usages
-            .map(|bytes| bytes.trim().parse::<u64>().expect("a number"))
-            .sum::<u64>()
-    };
     let later = When::After(Duration::from_secs(3_600));
     let ids = bare.new_run(PAGES * 64);
     let push = async |ids: &[EventId]| {
@@ -133,7 +124,7 @@ async fn a_full_server_whose_timers_are_cancelled_takes_pushes_again() {
     for page in ids.chunks(64 * 10) {
         push(page).await.expect("there is room");
     }
-    let before = held();
+    let before = server.bytes_of_keys();
     server.cli(&["CONFIG", "SET", "maxmemory", &used().to_string()]);
     let more = bare.new_run(64);
     assert_eq!(push(&more).await.unwrap_err().kind(), ErrorKind::Full);
@@ -143,7 +134,7 @@ async fn a_full_server_whose_timers_are_cancelled_takes_pushes_again() {
             assert_eq!(cancel.unwrap(), Reply::Cancelled(CancelOutcome::Cancelled));
         }
     }
-    let after = held();
+    let after = server.bytes_of_keys();
     assert!(after < before / 4, "{before}, {after}");
     push(&more).await.expect("there is room again");
     assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);

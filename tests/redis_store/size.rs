@@ -9,14 +9,6 @@ use crate::servers::Redis;
 
 const EVENTS: usize = 20_000;
 
-fn used(server: &Redis) -> u64 {
-    let info = server.cli(&["INFO", "memory"]);
-    let line = info
-        .lines()
-        .find_map(|line| line.strip_prefix("used_memory:"));
-    line.unwrap().trim().parse().unwrap()
-}
-
 /// Returns how many bytes an event takes of those that are pushed so.
 async fn bytes_of_an_event(push: impl AsyncFn(&Queue<String>, Vec<String>)) -> u64 {
     let server = Redis::plain();
@@ -26,12 +18,12 @@ async fn bytes_of_an_event(push: impl AsyncFn(&Queue<String>, Vec<String>)) -> u
         let bus = builder(&url).publish_only().start().await.unwrap();
         let queue = bus.queue_named::<String>("letters").unwrap();
         push(&queue, vec![payload.clone(); many]).await;
-        stop(&bus).await; // its connections have buffers
+        stop(&bus).await;
     };
     push(1).await; // what a server takes once is not an event's
-    let before = used(&server);
+    let before = server.bytes_of_keys();
     push(EVENTS).await;
-    (used(&server) - before) / EVENTS as u64
+    (server.bytes_of_keys() - before) / EVENTS as u64
 }
 
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -102,6 +102,15 @@ impl Redis {
         self.home.path().join("ca.crt")
     }
 
+    /// Returns how many bytes its keys take. What newer servers count as used has also what their
+    /// scripts have not collected yet.
+    pub(crate) fn bytes_of_keys(&self) -> u64 {
+        let usage = |key: &str| self.cli(&["MEMORY", "USAGE", key.trim(), "SAMPLES", "0"]);
+        let keys = self.cli(&["KEYS", "*"]);
+        let bytes = keys.lines().map(|key| usage(key).trim().parse::<u64>());
+        bytes.map(|bytes| bytes.expect("it is there")).sum()
+    }
+
     /// What it has written since it was first started, while nothing made it write that anew.
     pub(crate) fn append_only_file(&self) -> PathBuf {
         let folder = self.home.path().join("appendonlydir");
