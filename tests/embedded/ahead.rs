@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::EventId;
-use duly::store::EmbeddedStore;
-use duly::store::operation::{PushOutcome, StoreOp};
+use duly::journal::Keep;
+use duly::store::operation::{AttemptOutcome, PushOutcome, StoreOp};
+use duly::store::{EmbeddedStore, Store};
 use duly::time::When;
 
+use crate::embedded::damage::history;
 use crate::embedded::harness::*;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -114,4 +116,78 @@ fn an_id_of_a_later_time_is_known_until_its_time() {
             PushOutcome::Accepted
         );
     }
+}
+
+/// Retention goes by when records finished: those of a clock that was ahead stay, and younger ones go.
+#[test]
+fn an_attempt_that_is_over_does_not_count_whichever_records_were_pruned() {
+    const STEP: Duration = Duration::from_millis(3);
+    const KEPT: u64 = 3;
+    let snoozed = AttemptOutcome::Snooze(HOUR);
+    let interrupted = AttemptOutcome::Interrupt { free: 10 };
+    for outcome in [snoozed, interrupted] {
+        let cases = AHEAD
+            .iter()
+            .flat_map(|ahead| [0, 1, 3].map(|many| (*ahead, many)));
+        let cases = cases.flat_map(|(ahead, before)| [0, 2, 6].map(|many| (ahead, before, many)));
+        for (ahead, before, after) in cases {
+            let case = format!("{outcome:?}: {before} records, {ahead:?} ahead, then {after}");
+            let place = Place::new();
+            let store = place.open_after(ahead);
+            (1..=before).for_each(|n| end(&store, event(n, When::Now, 3)));
+            drop(store);
+            let store = place.open_after(Duration::ZERO);
+            keep(&store, KEPT);
+            push_now(&store, 20);
+            place.clock.advance(STEP);
+            let delivery = fetch(&store, 20).remove(0);
+            store.starting(&key().queue, &[&delivery]).expect("a note");
+            place.clock.advance(STEP);
+            assert!(settle(&store, &delivery, outcome.clone()).expect("a settle"));
+            let due = get(&store, 20).expect("it waits").due;
+            for n in 21..=20 + after {
+                place.clock.advance(STEP);
+                push_now(&store, n);
+                let deliveries = fetch(&store, n);
+                // One that was interrupted is leased again, and does not start.
+                let delivery = deliveries
+                    .iter()
+                    .find(|it| it.id == id(n))
+                    .expect("it is due");
+                assert!(settle(&store, delivery, AttemptOutcome::Ack).expect("a settle"));
+            }
+            let records = history(&store);
+            drop(store);
+            let store = place.open();
+            let found = get(&store, 20).expect("it waits");
+            assert_eq!((found.tries, found.due), (0, due), "{case}");
+            assert_eq!(history(&store), records, "{case}");
+        }
+    }
+}
+
+/// As many are kept as there are to be, also of those that a clock wrote that was ahead.
+#[test]
+fn only_so_many_records_are_kept_of_a_clock_that_was_ahead() {
+    for ahead in AHEAD {
+        let place = Place::new();
+        let store = place.open_after(ahead);
+        (1..=10).for_each(|n| end(&store, event(n, When::Now, 3)));
+        drop(store);
+        let store = place.open_after(Duration::ZERO);
+        end(&store, event(11, When::Now, 3));
+        drop(store);
+        let store = place.open();
+        keep(&store, 5);
+        end(&store, event(12, When::Now, 3));
+        assert_eq!(history(&store).len(), 5, "{ahead:?}");
+    }
+}
+
+fn keep(store: &EmbeddedStore, count: u64) {
+    store.records().expect("it keeps its records").keep(Keep {
+        age: None,
+        count: Some(count),
+        ..Keep::default()
+    });
 }

@@ -8,12 +8,12 @@ use crate::sqlite::records::rows::Place;
 use crate::sqlite::records::rows::{self, COLUMNS, at};
 
 /// Passes the newest `many` records to `each`, the oldest of them first; those that are damaged are
-/// skipped. Returns whether there are older ones, or were before they were pruned.
+/// skipped. Returns how many it has read, with those.
 pub(crate) fn read_newest(
     connection: &Connection,
     many: i64,
     mut each: impl FnMut(u64, Record),
-) -> rusqlite::Result<bool> {
+) -> rusqlite::Result<i64> {
     let place = |row: &rusqlite::Row<'_>| -> rusqlite::Result<Place> {
         Ok((row.get(0)?, row.get(1)?, row.get(2)?))
     };
@@ -34,10 +34,9 @@ pub(crate) fn read_newest(
     ))?;
     let mut rows = newest.query(params![finished, number, event])?;
     let mut names = Names::new();
-    // A clock that was set back puts records in another order than their numbers.
-    let mut first = i64::MAX;
+    let mut read = 0;
     while let Some(row) = rows.next()? {
-        first = first.min(row.get(at::NUMBER)?);
+        read += 1;
         let queue: Option<i64> = row.get(at::QUEUE).ok();
         let queue = match queue {
             Some(queue) => name_of(connection, &mut names, queue)?,
@@ -47,6 +46,5 @@ pub(crate) fn read_newest(
             each(number, record);
         }
     }
-    // The first record of a store has the number 1.
-    Ok(boundary.is_some() || (first > 1 && first < i64::MAX))
+    Ok(read)
 }

@@ -287,17 +287,22 @@ impl Scan {
     fn read_finished(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut oldest = None;
         let mut last = 0;
-        let has_older = records::read_newest(connection, FINISHED_READ, |number, record| {
+        let read = records::read_newest(connection, FINISHED_READ, |number, record| {
             oldest.get_or_insert(record.stages.finished_us);
             last = last.max(number);
             self.interrupted.read(number, &record);
         })?;
         self.counts.next_record = last + 1;
-        // A damaged count must not have records removed that are not too many.
-        let first = records::oldest_number(connection)?.unwrap_or(1);
-        let most = (last + 1).cast_signed().saturating_sub(first);
-        self.counts.records = records::total(connection)?.min(most).max(0);
-        if has_older && let Some(finished_us) = oldest {
+        self.counts.records = read;
+        if read == FINISHED_READ {
+            // A damaged count must not have records removed that are not too many.
+            let first = records::oldest_number(connection)?.unwrap_or(1);
+            let most = (last + 1).cast_signed().saturating_sub(first);
+            self.counts.records = records::total(connection)?.min(most).max(read);
+        }
+        // There may have been older ones: the order in which they go is that of their times, and
+        // neither their numbers nor how many there are tell of those that went.
+        if let Some(finished_us) = oldest {
             let from = Timestamp::from_micros_up(finished_us);
             self.interrupted.recorded_from(from);
         }
