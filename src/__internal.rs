@@ -65,7 +65,6 @@ pub mod embedded {
     #[cfg(feature = "testing")]
     pub use crate::store::embedded::mapped::before_each_write;
     pub use crate::store::embedded::recovery::{Recovery, recover};
-    pub use crate::store::embedded::retention::{Retention, SharedKeep};
     pub use crate::store::embedded::row::Row;
     pub use crate::store::embedded::schema::loose;
     pub use crate::store::embedded::starts::Note;

@@ -1,12 +1,14 @@
 //! Records, and what a close and a new start keep.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use duly::EventId;
 use duly::journal::Keep;
 use duly::records::{MinuteQuery, MinuteStats, Outcome, Query};
-use duly::store::operation::{AttemptOutcome, Reply, StoreOp};
+use duly::store::operation::{AttemptOutcome, PushOutcome, Reply, StoreOp};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
-use duly::time::When;
+use duly::time::{Clock, Timestamp, When};
 use futures_util::FutureExt;
 
 use crate::embedded::damage::{handle, history, meddle};
@@ -156,6 +158,56 @@ fn records_are_kept_for_so_long_and_no_clock_empties_the_store() {
     assert!((3..=6).contains(&left.len()), "{left:?}");
 }
 
+/// An open writes records of attempts that a dead process left open, and nobody has said by then what
+/// is kept.
+#[test]
+fn an_open_removes_nothing_before_it_is_known_what_is_kept() {
+    const DAY: Duration = Duration::from_hours(24);
+    let everything = Keep {
+        age: None,
+        count: None,
+        minutes: None,
+        at_once: true,
+    };
+    for (days, interrupted) in [40, 500]
+        .into_iter()
+        .flat_map(|days| [0, 1, 3].map(|it| (days, it)))
+    {
+        let place = Place::new();
+        let store = place.open();
+        store.records().expect("its records").keep(everything);
+        handle(&store, 1, 10);
+        place.clock.advance(days * DAY);
+        handle(&store, 11, 1);
+        let mut left: Vec<_> = (1..=11).collect();
+        let mut minutes = vec![10, 1];
+        drop(store);
+        for request in 12..15 {
+            let store = place.open();
+            store.records().expect("its records").keep(everything);
+            let more = 10 * request..10 * request + interrupted;
+            for n in more.clone() {
+                let mut new = event(n, When::Now, 3);
+                let now = Timestamp::from_micros_up(place.clock.wall_us());
+                Arc::make_mut(&mut new.envelope).id = EventId::from_parts(now, key().bucket, n);
+                assert_eq!(verdict(&store, new), PushOutcome::Accepted);
+            }
+            for delivery in fetch(&store, request) {
+                if more.contains(&delivery.id.entropy()) {
+                    store.starting(&key().queue, &[&delivery]).expect("a note");
+                }
+            }
+            drop(store);
+            let store = place.open();
+            left.extend(more);
+            minutes[1] += interrupted;
+            let case = format!("{days} days, {interrupted} interrupted");
+            assert_eq!(history(&store), left, "{case}");
+            assert_eq!(totals(&store), minutes, "{case}");
+        }
+    }
+}
+
 #[test]
 fn a_damaged_count_of_records_removes_none_of_them() {
     let place = Place::new();
@@ -179,11 +231,14 @@ fn counts_by_minute_are_those_of_the_records() {
     handle(&store, 6, 3);
     drop(store);
     let store = place.open();
+    assert_eq!(totals(&store), [5, 3]);
+}
+
+fn totals(store: &EmbeddedStore) -> Vec<u64> {
     let table = store.records().expect("it keeps its records");
     let minutes = table.minutes(MinuteQuery::default()).now_or_never();
     let minutes = minutes.expect("ready").expect("minutes");
-    let totals: Vec<u64> = minutes.iter().map(MinuteStats::total).collect();
-    assert_eq!(totals, [5, 3]);
+    minutes.iter().map(MinuteStats::total).collect()
 }
 
 #[test]

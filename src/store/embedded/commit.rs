@@ -29,26 +29,22 @@ pub(super) struct Committer {
     counts: Counts,
     pub(super) tombstones: TombstoneRows,
     queues: QueueNumbers,
-    retention: Retention,
+    /// `None`: nothing is removed, as it is not known yet what is kept.
+    pub(super) retention: Option<Retention>,
     pub(super) log: LogSize,
     /// Whether the bytes of what is deleted are overwritten in the file.
     overwrites: bool,
 }
 
 impl Committer {
-    pub(super) fn new(
-        connection: Connection,
-        counts: Counts,
-        tombstones: TombstoneRows,
-        retention: Retention,
-    ) -> Self {
+    pub(super) fn new(connection: Connection, counts: Counts, tombstones: TombstoneRows) -> Self {
         let log = LogSize::found(&connection);
         Self {
             connection,
             counts,
             tombstones,
             queues: QueueNumbers::new(),
-            retention,
+            retention: None,
             log,
             overwrites: false,
         }
@@ -84,8 +80,9 @@ impl Committer {
                 counts.bytes += tombstones.bytes as u64;
                 let added = (!is_idle).then_some(added);
                 let (numbers, records) = (&mut self.queues, &mut counts.records);
-                self.retention
-                    .step(&self.connection, numbers, records, added, now)?;
+                if let Some(retention) = &mut self.retention {
+                    retention.step(&self.connection, numbers, records, added, now)?;
+                }
                 self.connection.prepare_cached("COMMIT")?.execute([])?;
                 Ok((ended, tombstones))
             })
@@ -115,7 +112,7 @@ impl Committer {
 
     /// Whether there are more records to remove than one commit does.
     pub(super) fn has_more_to_prune(&self) -> bool {
-        self.retention.has_more()
+        self.retention.as_ref().is_some_and(Retention::has_more)
     }
 }
 

@@ -38,7 +38,7 @@ mod options;
 mod pending;
 mod reader;
 pub(crate) mod recovery;
-pub(crate) mod retention;
+mod retention;
 pub(crate) mod row;
 mod rows;
 pub(crate) mod schema;

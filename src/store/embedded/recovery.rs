@@ -25,7 +25,6 @@ use crate::store::embedded::change_recorder::ChangeRecorder;
 use crate::store::embedded::commit::Committer;
 use crate::store::embedded::counts::Counts;
 use crate::store::embedded::interrupted::InterruptedAttempts;
-use crate::store::embedded::retention::Retention;
 use crate::store::embedded::row::Row;
 use crate::store::embedded::rows::{self, Columns};
 use crate::store::embedded::starts::Start;
@@ -77,7 +76,6 @@ pub fn recover(
     mut connection: Connection,
     starts: HashSet<Start>,
     window: DedupWindow,
-    retention: Retention,
     now: Timestamp,
 ) -> Result<Recovery> {
     let mut scan = Scan {
@@ -118,7 +116,7 @@ pub fn recover(
         next_row,
         ..
     } = scan;
-    let mut committer = Committer::new(connection, counts, tombstones, retention);
+    let mut committer = Committer::new(connection, counts, tombstones);
     if !changes.is_empty() || !corrected.is_empty() {
         let all = corrected.iter().chain(std::iter::once(&changes));
         committer

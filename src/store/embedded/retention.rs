@@ -23,11 +23,11 @@ const STEP: i64 = 200;
 const STEP_IDLE: i64 = records::RECORDS_MAX;
 
 /// What is kept, as whoever uses the store sets it.
-pub type SharedKeep = Arc<Mutex<Keep>>;
+pub(super) type SharedKeep = Arc<Mutex<Keep>>;
 
 /// When a step is due.
 #[derive(Debug)]
-pub struct Retention {
+pub(super) struct Retention {
     keep: SharedKeep,
     clock: Arc<dyn Clock>,
     looked: Option<Mono>,
@@ -37,7 +37,7 @@ pub struct Retention {
 
 impl Retention {
     /// A retention that has not looked yet.
-    pub fn new(keep: SharedKeep, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(keep: SharedKeep, clock: Arc<dyn Clock>) -> Self {
         Self {
             keep,
             clock,

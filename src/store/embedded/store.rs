@@ -112,12 +112,9 @@ impl EmbeddedStore {
         log::settle(&paths.data)?;
         let wrong = |error| files::unusable(&paths.reserve, "cannot be written", error);
         let space = Space::open(&paths.reserve, options.reserve_bytes).map_err(wrong)?;
-        let keep = SharedKeep::new(Mutex::new(Keep::default()));
-        let clock = options.clock;
-        let time = StoreTime::new(Arc::clone(&clock));
-        let retention = || Retention::new(Arc::clone(&keep), Arc::clone(&clock));
+        let time = StoreTime::new(Arc::clone(&options.clock));
         let (recovery, starts) = loop {
-            match restart(&paths, options.window, retention(), time.now()) {
+            match restart(&paths, options.window, time.now()) {
                 // What is stored is handled on a full disk, so it must be read on one.
                 Err(error) if error.kind() == ErrorKind::Full && space.release() => {}
                 recovered => break recovered?,
@@ -125,10 +122,12 @@ impl EmbeddedStore {
         };
         let Recovery {
             shards,
-            committer,
+            mut committer,
             next_row,
             controls,
         } = recovery;
+        let keep = SharedKeep::new(Mutex::new(Keep::default()));
+        committer.retention = Some(Retention::new(Arc::clone(&keep), options.clock));
         space.restore().map_err(wrong)?;
         paths
             .sync_directory()
@@ -213,17 +212,12 @@ impl EmbeddedStore {
 
 /// Reads what the file has, writes what follows from the notes of starts, and begins those anew; it
 /// can be repeated.
-fn restart(
-    paths: &Paths,
-    window: DedupWindow,
-    retention: Retention,
-    now: Timestamp,
-) -> Result<(Recovery, Starts)> {
+fn restart(paths: &Paths, window: DedupWindow, now: Timestamp) -> Result<(Recovery, Starts)> {
     let connection = schema::open_writer(&paths.data)?;
     let wrong = |error| files::unusable(&paths.starts, "cannot be used", error);
     let starts = Starts::read(&paths.starts).map_err(wrong)?;
     let data = &paths.data;
-    let recovery = recovery::recover(data, connection, starts, window, retention, now)?;
+    let recovery = recovery::recover(data, connection, starts, window, now)?;
     // Only now: what the notes said is in the file.
     let starts = Starts::begin(&paths.starts).map_err(wrong)?;
     Ok((recovery, starts))

@@ -2,14 +2,13 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
 
 use duly::__internal::embedded::{COLUMNS, Reader, loose, of_control, of_event, sum_of_row};
-use duly::__internal::embedded::{Note, Recovery, Retention, Row, SharedKeep, recover};
+use duly::__internal::embedded::{Note, Recovery, Row, recover};
 use duly::__internal::{DedupWindow, wire};
 use duly::records::Query;
 use duly::store::Control;
-use duly::time::{SystemClock, Timestamp};
+use duly::time::Timestamp;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ToSql, params_from_iter};
 use xxhash_rust::xxh3::xxh3_64;
@@ -63,7 +62,6 @@ fn opened(rows: &[(Table, Vec<Cell>)]) -> Result<(usize, Recovery), String> {
         reader.into_connection(),
         HashSet::new(),
         DedupWindow::default(),
-        Retention::new(SharedKeep::default(), Arc::new(SystemClock::new())),
         Timestamp::from_millis(1_700_000_000_000),
     );
     Ok((found, recovered.map_err(|error| error.to_string())?))
