@@ -19,6 +19,7 @@ mod many;
 mod moved;
 mod no_room;
 mod records;
+mod refused;
 mod shortage;
 mod starts;
 mod stop;

@@ -87,8 +87,11 @@ struct State {
 impl State {
     /// Whether there is a batch that is worth a sync, when `wanted` operations may come.
     fn is_worth(&self, wanted: usize) -> bool {
-        let worth = |batch: &Batch| batch.chunks.len() >= wanted || batch.weight >= LINGER_BYTES;
-        self.batches.front().is_some_and(worth)
+        self.batches.front().is_some_and(|batch| {
+            let many = batch.chunks.len();
+            // All pushes of one that is empty were refused: others are behind it.
+            many == 0 || many >= wanted || batch.weight >= LINGER_BYTES
+        })
     }
 }
 
@@ -182,6 +185,11 @@ impl Pending {
                 false
             }
         }
+    }
+
+    /// How many batches wait to be written.
+    pub(super) fn batches(&self) -> usize {
+        self.lock().batches.len()
     }
 
     /// The batch that was taken is written.

@@ -33,6 +33,8 @@ pub(super) struct Writer {
     pub(super) committer: Committer,
     pub(super) upkeep: Upkeep,
     inline: bool,
+    /// How many of the next batches may name rows of pushes that were refused, with the one in hand.
+    may_miss: usize,
     /// The shortages of the process.
     pub(super) log: Outage,
 }
@@ -44,6 +46,7 @@ impl Writer {
             shared,
             committer,
             inline,
+            may_miss: 0,
             log: Outage::of("file of the embedded store"),
         }
     }
@@ -112,6 +115,7 @@ impl Writer {
             Err(failure) if failure.shortage.is_some() => self.insist(batch, failure),
             Err(failure) => return self.stop("a commit failed", failure.error),
         }
+        self.may_miss = self.may_miss.saturating_sub(1);
         self.shared.pending.written();
         if self.shared.stop.get().is_none() {
             self.shorten_log();
@@ -189,7 +193,7 @@ impl Writer {
         let ended = self.committer.write(
             chunks.iter().map(|chunk| &chunk.changes),
             now,
-            self.shared.space.is_full(),
+            self.may_miss > 0 || self.shared.space.is_full(),
         )?;
         self.log.succeeded(&());
         Ok(ended)
@@ -200,10 +204,12 @@ impl Writer {
         batch.ticket.resolve(CommitResult::Written);
     }
 
-    fn refuse(&self, ticket: &CommitTicket, pushes: &[Chunk]) {
+    fn refuse(&mut self, ticket: &CommitTicket, pushes: &[Chunk]) {
         for chunk in pushes {
             self.shared.refuse(chunk);
         }
+        // What was decided until now may have ended them.
+        self.may_miss = 1 + self.shared.pending.batches();
         ticket.resolve_pushes(CommitResult::Full);
     }
 
