@@ -1,4 +1,4 @@
-use super::{crash, drop, embedded, put, redis_store, store_contract};
+use super::{always, crash, drop, embedded, put, redis_store, store_contract};
 use crate::mutant::{Mutant, Promise::Records};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -90,11 +90,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Records.bug(
         "damaged-count-believed",
         "embedded: records go because a damaged count says that there are too many",
-        &[put(
-            "Scan::read_finished",
-            "min($most).max(0)",
-            "max($most)",
-        )],
+        &[
+            always("Scan::read_finished", "$read == FINISHED_READ"),
+            put("Scan::read_finished", "min($most).max($read)", "max($most)"),
+        ],
         embedded("a_damaged_count_of_records_removes_none_of_them"),
     ),
     Records.bug(
