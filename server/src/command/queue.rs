@@ -243,16 +243,6 @@ async fn set<S: Source>(
         })?;
     }
     source.set_queue(queue, change).await?;
-    let actions = [
-        (change.paused == Some(true), "queue paused"),
-        (change.paused == Some(false), "queue resumed"),
-        (change.rate.is_some(), "rate of queue set"),
-        (change.workers.is_some(), "workers of queue set"),
-        (change.buckets.is_some(), "buckets of queue set"),
-    ];
-    for (_, action) in actions.into_iter().filter(|(is_done, _)| *is_done) {
-        source.audit(action, queue).await?;
-    }
     let text = match change.paused {
         Some(true) => format!("queue {queue} is paused"),
         Some(false) => format!("queue {queue} is resumed"),

@@ -20,6 +20,7 @@ pub(crate) trait Source {
     async fn queue(&self, queue: &str) -> Result<QueueView>;
     /// Returns at most `limit` queues, in the order of their names.
     async fn overview(&self, limit: usize) -> Result<OverviewView>;
+    /// Sets one after the other, each with a line in the audit.
     async fn set_queue(&self, queue: &str, change: QueueChange) -> Result<()>;
     /// Cancels the events that wait; calls `progress` with how many so far, and returns how many.
     async fn purge(&self, queue: &str, progress: &dyn Fn(u64)) -> Result<u64>;

@@ -142,22 +142,31 @@ impl Source for Store {
     }
 
     async fn set_queue(&self, queue: &str, change: QueueChange) -> Result<()> {
-        // What may be out of bounds first: then nothing is changed.
+        // What may be out of bounds first: then nothing is changed. Each has its line before the next,
+        // which may fail.
         if let Some(rate) = change.rate {
             self.bus.set_rate(queue, rate).await?;
+            self.audit("rate of queue set", queue).await?;
         }
         if let Some(buckets) = change.buckets {
             self.bus.set_buckets(queue, buckets).await?;
+            self.audit("buckets of queue set", queue).await?;
         }
         if let Some(workers) = change.workers {
             self.bus.set_workers_everywhere(queue, workers).await?;
+            self.audit("workers of queue set", queue).await?;
         }
         match change.paused {
-            Some(true) => self.bus.pause(queue).await?,
-            Some(false) => self.bus.resume(queue).await?,
-            None => {}
+            Some(true) => {
+                self.bus.pause(queue).await?;
+                self.audit("queue paused", queue).await
+            }
+            Some(false) => {
+                self.bus.resume(queue).await?;
+                self.audit("queue resumed", queue).await
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     async fn purge(&self, queue: &str, progress: &dyn Fn(u64)) -> Result<u64> {

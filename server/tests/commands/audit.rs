@@ -7,7 +7,8 @@ use duly::Bus;
 use serde_json::Value;
 
 use super::alike::leaves;
-use super::{Shop, on_every_target};
+use super::{Shop, duly, on_every_target, seed};
+use crate::servers::{Fault, Proxy, Redis};
 
 on_every_target! {
     every_command_that_changes_something_leaves_a_line
@@ -235,4 +236,42 @@ async fn the_audit_is_read_in_parts(shop: &Shop) {
     let mut wrong = vec!["audit", "--before", "x"];
     wrong.extend(&namespace);
     shop.run(&wrong).fails(2, "`next`");
+}
+
+/// A command sets three, and the store refuses one of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_made_before_one_that_failed_have_their_lines() {
+    const SETTINGS: [&str; 3] = ["rate", "workers", "buckets"];
+    for failing in SETTINGS {
+        let redis = Redis::plain();
+        let proxy = Proxy::before(redis.address());
+        let url = proxy.url();
+        seed(&url).await;
+        let refused = format!("ns.mail:{failing}");
+        proxy.on_request(move |piece| {
+            let is_refused = String::from_utf8_lossy(piece).contains(&refused);
+            is_refused.then_some(Fault::Say("-NOPERM not this one\r\n"))
+        });
+        let run = |words: &str| {
+            let mut words: Vec<&str> = words.split(' ').collect();
+            words.extend(["--store", &url, "--json"]);
+            duly(&words)
+        };
+        let set = run("queue set ns.mail --rate 5 --workers 3 --buckets 2");
+        assert_ne!(set.code, 0, "{failing}: {set:?}");
+        proxy.heal();
+        let (queue, audit) = (
+            run("queue show ns.mail").json(),
+            run("audit").text().to_owned(),
+        );
+        for setting in SETTINGS {
+            let (is_set, line) = (!queue[setting].is_null(), format!("{setting} of queue set"));
+            assert!(!is_set || setting != failing, "{setting}: {queue}");
+            assert_eq!(
+                is_set,
+                audit.contains(&line),
+                "{failing}: {setting}: {audit}"
+            );
+        }
+    }
 }

@@ -248,7 +248,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "command-leaves-no-trace",
         "what a command does to a queue is in no audit",
-        &[drop("command::queue::set", "$source.audit($..)")],
+        &[drop(
+            "Store::set_queue",
+            r#"self.audit("rate of queue set", $queue).await?"#,
+        )],
         server("every_command_that_changes_something_leaves_a_line"),
     ),
     Served.bug(
