@@ -199,8 +199,9 @@ export interface paths {
         put?: never;
         /**
          * Pushes an event and waits for the reply of its consumer
-         * @description The event is as durable as any other, and is handled even if the wait ends first; then its reply
-         *     can be fetched for five minutes. An event that ended without success is a conflict.
+         * @description The event is as durable as any other, and is handled even if the wait ends first, as its time is
+         *     over, others need its place or the store fails; then its reply can be fetched for five minutes. An
+         *     event that ended without success is a conflict.
          */
         post: operations["call"];
         delete?: never;

@@ -98,8 +98,7 @@ async fn reply(
             return Ok(delivered::response(app, grant.owner(), text, none).await);
         }
         if Instant::now() >= until || app.closing.is_cancelled() {
-            let id = id.to_string();
-            return Ok((StatusCode::ACCEPTED, Json(Pending { id })).into_response());
+            return Ok(pending(id));
         }
         tokio::select! {
             () = ended => {}
@@ -110,6 +109,11 @@ async fn reply(
         }
         pause = (pause * 2).min(pause_max);
     }
+}
+
+fn pending(id: EventId) -> Response {
+    let id = id.to_string();
+    (StatusCode::ACCEPTED, Json(Pending { id })).into_response()
 }
 
 /// Returns the reply, unless it is not there yet.
@@ -144,8 +148,9 @@ fn replied(id: EventId, status: ReplyStatus) -> Result<Option<ReplyView>> {
 
 /// Pushes an event and waits for the reply of its consumer
 ///
-/// The event is as durable as any other, and is handled even if the wait ends first; then its reply
-/// can be fetched for five minutes. An event that ended without success is a conflict.
+/// The event is as durable as any other, and is handled even if the wait ends first, as its time is
+/// over, others need its place or the store fails; then its reply can be fetched for five minutes. An
+/// event that ended without success is a conflict.
 #[utoipa::path(
     post, path = "/v1/{namespace}/queues/{queue}/calls", operation_id = "call", tag = "calls",
     params(QueuePath), request_body = CallRequest,
@@ -170,7 +175,11 @@ pub(super) async fn call(
     let pushed = replies::push(&handle, event).await;
     let id = pushed.map_err(not_pushed)?.id();
     taken.into_iter().for_each(LimitedCall::keep);
-    reply(&app, (&handle, id), (&grant, wait)).await
+    match reply(&app, (&handle, id), (&grant, wait)).await {
+        // The event is there: a client that sends the call again would push a second one.
+        Err(problem) if problem.is_retried() => Ok(pending(id)),
+        replied => replied,
+    }
 }
 
 /// Returns the reply to an event, now or within a time

@@ -94,6 +94,12 @@ impl Problem {
         ["unavailable", "timed_out", "unknown", "full"].contains(&self.kind)
     }
 
+    /// Whether a client that goes by it sends the request again.
+    pub(super) fn is_retried(&self) -> bool {
+        let status = self.status();
+        status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
+    }
+
     /// Whether the caller has no right to it.
     pub(super) fn is_refusal(&self) -> bool {
         [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&self.status())

@@ -19,6 +19,9 @@ const OPENED: usize = 60;
 /// How long a response may take on a busy machine; what hangs takes for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// An event whose reply does not come.
+const WAITING: &str = "01KBKSY8Q3X4H1W9V0T5RZ7M2C";
+
 /// What the requests of the first tenant wait for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wait {
@@ -31,9 +34,11 @@ enum Wait {
     ForLines,
     ForBodies,
     ForRestsOfBodies,
+    ForRepliesToCalls,
+    ForReplies,
 }
 
-const ALL: [Wait; 9] = [
+const ALL: [Wait; 11] = [
     Wait::PollForEvents,
     Wait::StreamForEvents,
     Wait::StreamForSettlements,
@@ -43,9 +48,12 @@ const ALL: [Wait; 9] = [
     Wait::ForLines,
     Wait::ForBodies,
     Wait::ForRestsOfBodies,
+    Wait::ForRepliesToCalls,
+    Wait::ForReplies,
 ];
 
 impl Wait {
+    /// Returns the head of a request but for its token and its end.
     fn head(self, queue: &str, number: usize) -> String {
         let stream = format!("GET /v1/crowd/queues/{queue}/leases/stream?ttr_ms=");
         let (path, more) = match self {
@@ -58,14 +66,38 @@ impl Wait {
             Self::ForBodies | Self::ForRestsOfBodies => {
                 (format!("PUT /api/crowd/{queue}"), "Content-Length: 10\r\n")
             }
+            Self::ForRepliesToCalls => (
+                format!("POST /v1/crowd/queues/{queue}/calls"),
+                "Content-Type: application/json\r\nContent-Length: 43\r\n",
+            ),
+            Self::ForReplies => (
+                format!("GET /v1/crowd/queues/{queue}/events/{WAITING}/reply?wait_ms=8000"),
+                "",
+            ),
             _ => (format!("{stream}4000000000&name=n-{number}"), ""),
         };
         format!("{path} HTTP/1.1\r\nHost: x\r\n{more}")
     }
 
+    /// Returns what is sent of the body.
+    fn body(self) -> &'static str {
+        match self {
+            Self::ForRestsOfBodies => "x",
+            Self::ForRepliesToCalls => r#"{"event": {"payload": 1}, "wait_ms": 80000}"#,
+            _ => "",
+        }
+    }
+
     /// Whether a response begins while the request waits.
     fn has_head(self) -> bool {
-        ![Self::PollForEvents, Self::ForBodies, Self::ForRestsOfBodies].contains(&self)
+        ![
+            Self::PollForEvents,
+            Self::ForBodies,
+            Self::ForRestsOfBodies,
+            Self::ForRepliesToCalls,
+            Self::ForReplies,
+        ]
+        .contains(&self)
     }
 
     /// Makes what the requests find.
@@ -79,6 +111,11 @@ impl Wait {
             }
             _ => Vec::new(),
         };
+        if self == Self::ForReplies {
+            let event = json!({"events": [{"payload": 1, "id": WAITING}]});
+            let path = format!("/v1/crowd/queues/{queue}/events");
+            tenant.send(Method::POST, &path, &event).await.is(201);
+        }
         for event in events {
             let path = format!("/v1/crowd/queues/{queue}/events");
             let events = json!({"events": [event]});
@@ -120,9 +157,7 @@ async fn open(tenant: &Tenant<'_>, wait: Wait, queue: &str) -> Vec<TcpStream> {
         let head = format!("{}X-Token: {token}\r\n\r\n", wait.head(queue, number));
         stream.write_all(head.as_bytes()).await.ok();
         // The others may have to wait until one of these has ended.
-        if wait == Wait::ForRestsOfBodies {
-            stream.write_all(b"x").await.ok();
-        }
+        stream.write_all(wait.body().as_bytes()).await.ok();
         let begins = number < MOST && wait.has_head();
         if begins && wait == Wait::StreamForItsReader {
             let mut status = [0; 12];
@@ -169,6 +204,13 @@ async fn requests_of_one_that_wait_leave_connections_to_the_other() {
             let put = timeout(PATIENCE, put).await;
             put.unwrap_or_else(|_| panic!("{wait:?}: no connection is left"))
                 .is(201);
+        }
+        if wait == Wait::ForRepliesToCalls {
+            // Its event is there, and who is told to retry would push a second one.
+            let first = read(&mut opened[0], "}").await;
+            assert!(first.starts_with("HTTP/1.1 202"), "{first}");
+            assert!(first.contains("\"id\""), "{first}");
+            continue;
         }
         let last = read(&mut opened[0], "retry later").await;
         let is_read = wait != Wait::StreamForItsReader;

@@ -7,6 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{lease, push, send, settle};
+use crate::servers::Redis;
 use crate::world::{Place, World, on_every_store};
 
 on_every_store! {
@@ -188,4 +189,26 @@ async fn a_consumer_over_http_replies_to_a_call_in_rust() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("no such order"), "{error}");
     bus.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// The store hangs in one case, and is gone in the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_whose_store_fails_meanwhile_returns_the_id_of_its_event() {
+    for hangs in [true, false] {
+        let mut redis = Redis::plain();
+        let folder = tempfile::tempdir().unwrap();
+        let world = World::start_at(folder, redis.url(), "").await;
+        let fails = async {
+            let leased = lease(&world, json!({"ttr_ms": 30_000, "wait_ms": 10_000})).await;
+            if hangs {
+                redis.stop_process();
+            } else {
+                redis.kill();
+            }
+            leased[0]["id"].clone()
+        };
+        let call = call(7);
+        let (called, id) = tokio::join!(send(&world, Method::POST, CALLS, &call), fails);
+        assert_eq!(called.is(202), json!({"id": id}), "hangs: {hangs}");
+    }
 }
