@@ -42,17 +42,24 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Connection {
     number: u64,
+    of: Use,
+    _place: OwnedSemaphorePermit,
+}
+
+/// What a connection is used for, which a request of it may change.
+#[derive(Clone, Debug)]
+pub(super) struct Use {
     state: Arc<State>,
     connections: Arc<Connections>,
-    _place: OwnedSemaphorePermit,
 }
 
 /// A request that is served, its response included.
 #[derive(Debug)]
-pub(super) struct Serving {
-    state: Arc<State>,
-    connections: Arc<Connections>,
-}
+pub(super) struct Serving(Use);
+
+/// A pause of a request that is served.
+#[derive(Debug)]
+pub(super) struct Idle(Use);
 
 impl Connections {
     pub(super) fn new(max: usize) -> Arc<Self> {
@@ -81,8 +88,10 @@ impl Connections {
         self.lock().insert(number, Arc::clone(&state));
         Some(Connection {
             number,
-            state,
-            connections: Arc::clone(self),
+            of: Use {
+                state,
+                connections: Arc::clone(self),
+            },
             _place: place,
         })
     }
@@ -140,37 +149,61 @@ impl Connections {
 impl Connection {
     /// A request begins, and is served until what is returned is dropped.
     pub(super) fn serves(&self) -> Serving {
-        self.state.idle_since.store(0, Ordering::SeqCst);
-        Serving {
-            state: Arc::clone(&self.state),
-            connections: Arc::clone(&self.connections),
-        }
+        self.of.serves();
+        Serving(self.of.clone())
     }
 
-    /// Returns what ends it.
-    pub(super) fn end(&self) -> CancellationToken {
-        self.state.ended.clone()
+    pub(super) fn in_use(&self) -> Use {
+        self.of.clone()
     }
 
     /// Waits until it has to end, as others need its place or the server stops.
     pub(super) async fn ended(&self) {
-        self.state.ended.cancelled().await;
+        self.of.state.ended.cancelled().await;
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.connections.lock().remove(&self.number);
+        self.of.connections.lock().remove(&self.number);
     }
 }
 
-impl Drop for Serving {
-    fn drop(&mut self) {
+impl Use {
+    /// Returns what ends the connection.
+    pub(super) fn end(&self) -> CancellationToken {
+        self.state.ended.clone()
+    }
+
+    /// The request that is served waits for what it does not need: others may have the place of the
+    /// connection until what is returned is dropped.
+    pub(super) fn idle(&self) -> Idle {
+        self.idles();
+        Idle(self.clone())
+    }
+
+    fn serves(&self) {
+        self.state.idle_since.store(0, Ordering::SeqCst);
+    }
+
+    fn idles(&self) {
         let number = self.connections.number();
         self.state.idle_since.store(number, Ordering::SeqCst);
         if self.connections.is_awaited.load(Ordering::SeqCst) {
             self.connections.idled.notify_waiters();
         }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.idles();
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        self.0.serves();
     }
 }
 
@@ -228,7 +261,7 @@ mod tests {
         }
         let serving = open[0].serves();
         drop(open[1].serves());
-        let has_ended = |connection: &Connection| connection.state.ended.is_cancelled();
+        let has_ended = |connection: &Connection| connection.of.state.ended.is_cancelled();
         let (new, ()) = tokio::join!(connections.open(), async {
             tokio::task::yield_now().await;
             let ended: Vec<bool> = open.iter().map(has_ended).collect();
@@ -243,12 +276,28 @@ mod tests {
         let (next, ()) = tokio::join!(connections.open(), async {
             tokio::task::yield_now().await;
             assert!(!open.iter().any(has_ended) && !has_ended(&new));
-            drop(serving);
+            let idle = open[0].in_use().idle();
+            tokio::task::yield_now().await;
+            assert!(
+                has_ended(&open[0]),
+                "its request waits for what it does not need"
+            );
+            drop((idle, serving));
+            open.remove(0);
+        });
+        let next = next.expect("a place");
+        let fourth = next.serves();
+        // A pause that is over is none.
+        drop(second.0.idle());
+        let (last, ()) = tokio::join!(connections.open(), async {
+            tokio::task::yield_now().await;
+            assert!(![&open[0], &new, &next].into_iter().any(has_ended));
+            drop(third);
             tokio::task::yield_now().await;
             assert!(has_ended(&open[0]));
             open.remove(0);
         });
-        assert!(next.is_some());
-        drop((second, third));
+        assert!(last.is_some());
+        drop((second, fourth));
     }
 }

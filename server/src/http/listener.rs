@@ -153,9 +153,9 @@ async fn accept(listener: TcpListener, service: Arc<Service>, closing: Cancellat
                 let service = Arc::clone(&service);
                 let watcher = graceful.watcher();
                 tokio::spawn(async move {
-                    let end = place.end();
+                    let of = place.in_use();
                     let connection = service.open(stream, peer, watcher, place);
-                    peer::serving(peer, end, connection).await;
+                    peer::serving(peer, of, connection).await;
                 });
             }
             (Err(error), _) => {

@@ -4,18 +4,16 @@ use std::net::{IpAddr, SocketAddr};
 
 use tokio_util::sync::CancellationToken;
 
+use super::connections::{Idle, Use};
+
 tokio::task_local! {
-    /// The address of the client, and what ends its connection.
-    static PEER: (SocketAddr, CancellationToken);
+    /// The address of the client, and its connection.
+    static PEER: (SocketAddr, Use);
 }
 
-/// Runs what serves the connection of a client, which `end` ends.
-pub(super) async fn serving<F: Future>(
-    peer: SocketAddr,
-    end: CancellationToken,
-    connection: F,
-) -> F::Output {
-    PEER.scope((peer, end), connection).await
+/// Runs what serves the connection of a client.
+pub(super) async fn serving<F: Future>(peer: SocketAddr, of: Use, connection: F) -> F::Output {
+    PEER.scope((peer, of), connection).await
 }
 
 /// Runs a part of a request in a task of its own, for the same client.
@@ -41,5 +39,11 @@ pub(crate) fn socket() -> Option<SocketAddr> {
 
 /// Returns what ends the connection, if the running task serves one.
 pub(crate) fn connection() -> Option<CancellationToken> {
-    PEER.try_with(|(_, end)| end.clone()).ok()
+    PEER.try_with(|(_, connection)| connection.end()).ok()
+}
+
+/// Notes that the connection serves nothing until what is returned is dropped, if the running task
+/// serves one.
+pub(super) fn idle() -> Option<Idle> {
+    PEER.try_with(|(_, connection)| connection.idle()).ok()
 }

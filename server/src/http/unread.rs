@@ -16,6 +16,8 @@ use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::peer;
+
 /// How much of a body is thrown away, and how long that may take.
 const DISCARDED_MAX: u64 = 16 << 20;
 const TIME_MAX: Duration = Duration::from_secs(5);
@@ -45,10 +47,12 @@ pub(crate) async fn discard(request: Request, next: Next) -> Response {
     response
 }
 
-/// Throws away the body of a request whose endpoint takes none: some clients send that of the
-/// request before again. Only then the connection can be kept, and a client that hangs up is noticed.
+/// Throws away the body of a request whose endpoint takes none: some clients send that of the request
+/// before again. Only then the connection can be kept, and a client that hangs up is noticed. Meanwhile
+/// the connection ends for a new one like one that serves nothing.
 pub(crate) async fn read_out(body: Body) {
     if !body.is_end_stream() {
+        let _idle = peer::idle();
         timeout(TIME_MAX, read_all(body)).await.ok();
     }
 }
@@ -96,6 +100,56 @@ impl Drop for WatchedBody {
         if let Some(unread) = self.unread.take() {
             // Fails only if the request was dropped as well.
             unread.send(std::mem::take(&mut self.body)).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use axum::Router;
+    use axum::http::StatusCode;
+    use axum::middleware;
+    use futures_util::stream;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::http::connections::Connections;
+
+    fn endless() -> Body {
+        Body::from_stream(stream::pending::<Result<Bytes, axum::Error>>())
+    }
+
+    /// Throws a body away on the only connection that there is, while another client connects.
+    async fn is_ended_for_another(thrown: impl Future) -> bool {
+        let connections = Connections::new(1);
+        let connection = connections.open().await.expect("a place");
+        let serving = connection.serves();
+        let of = connection.in_use();
+        let thrown = peer::serving(SocketAddr::from(([127, 0, 0, 1], 1)), of, thrown);
+        let is_ended = async {
+            tokio::select! {
+                () = connection.ended() => true,
+                _ = thrown => false,
+            }
+        };
+        tokio::select! {
+            is_ended = is_ended => is_ended,
+            _ = connections.open() => unreachable!("there is one place"),
+            _ = async { let _serving = serving; std::future::pending::<()>().await } => false,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_body_is_thrown_away_ends_for_another() {
+        assert!(is_ended_for_another(read_out(endless())).await);
+        for status in [401, 404, 413] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let refusing = Router::new().fallback(move || async move { status });
+            let refusing = refusing.layer(middleware::from_fn(discard));
+            let refused = refusing.oneshot(Request::new(endless()));
+            assert!(is_ended_for_another(refused).await, "{status}");
         }
     }
 }

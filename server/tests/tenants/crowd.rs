@@ -223,3 +223,42 @@ async fn requests_of_one_that_wait_leave_connections_to_the_other() {
         assert_eq!(last.contains(&text), is_read, "{wait:?}: {last}");
     }
 }
+
+/// Requests that need no body, with a token and without one.
+const BODILESS: [(&str, bool); 4] = [
+    ("GET /api/crowd/q?timeout=600", true),
+    ("DELETE /api/crowd/q/job/1", true),
+    ("GET /api/crowd/q/size", false),
+    ("GET /api/crowd/q/deadletter/size", false),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_that_nobody_needs_leave_connections_to_the_other() {
+    const FEW: usize = 8;
+    let settings = format!("[limits]\nconnections = {FEW}");
+    let world = World::start_with(Place::Embedded, &settings).await;
+    let token = world.new_token("crowd", "").await;
+    let other = world.new_token("other", "").await;
+    for (request, has_token) in BODILESS {
+        let mut opened = Vec::new();
+        for _ in 0..FEW {
+            let address = world.server.api_address();
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let token = if has_token { &token } else { "" };
+            let head = format!(
+                "{request} HTTP/1.1\r\nHost: x\r\nX-Token: {token}\r\nContent-Length: 10\r\n\
+                 Expect: 100-continue\r\n\r\n"
+            );
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let begun = read(&mut stream, "\r\n\r\n").await;
+            assert!(begun.starts_with("HTTP/1.1 100"), "{request}: {begun}");
+            opened.push(stream);
+        }
+        let put = client().put(world.api_url("/api/other/q")).body("x");
+        let put = timeout(PATIENCE, reply(put.header("X-Token", &other))).await;
+        put.expect("a connection is left").is(201);
+        // The first of them has gone for it, before its body was waited for long enough.
+        let first = read(&mut opened[0], "\r\n\r\n").await;
+        assert_eq!(first, "", "{request}: the other has waited");
+    }
+}
