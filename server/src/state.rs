@@ -54,7 +54,7 @@ pub(crate) struct App {
     pub(crate) settings: Settings,
     pub(crate) pools: Pools,
     pub(crate) shared: SharedState,
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: Arc<Tokens>,
     pub(crate) webhooks: Webhooks,
     /// The ids of jobs.
     pub(crate) job_ids: JobIds,
@@ -126,7 +126,7 @@ impl App {
             waits,
             settings,
             pools,
-            tokens: Tokens::new(shared.clone()),
+            tokens: Arc::new(Tokens::new(shared.clone())),
             shared,
             job_ids,
             logins: LoginThrottle::default(),

@@ -1,13 +1,10 @@
 //! A right that a request goes on using, for as long as it lasts.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use super::watched::{CHECKED_EVERY, TokenText, Watched};
 use super::{Grant, Refusal, Scope, Tokens};
 use crate::shares;
-
-/// How often a request that waits looks whether it still may.
-const CHECKED_EVERY: Duration = Duration::from_secs(1);
 
 /// The right of a request that lasts: a body on its way, a parked poll, a stream, many steps. It is
 /// checked again at the end of a body and whenever an event is handed out or taken in, as the token may
@@ -17,9 +14,7 @@ const CHECKED_EVERY: Duration = Duration::from_secs(1);
 /// jobs are seen in [`Deliverable`](crate::lmstfy::delivered::Deliverable) alone; both take one.
 #[derive(Clone, Debug)]
 pub(crate) struct LastingGrant {
-    pool: String,
-    namespace: String,
-    token: String,
+    text: Arc<TokenText>,
     /// The scopes of which the token needs one, for each of the queues.
     scopes: &'static [Scope],
     queues: Vec<String>,
@@ -34,9 +29,11 @@ impl LastingGrant {
     ) -> Self {
         Self {
             owner: shares::owner(pool, token),
-            pool: pool.to_owned(),
-            namespace: namespace.to_owned(),
-            token: token.to_owned(),
+            text: Arc::new(TokenText {
+                pool: pool.to_owned(),
+                namespace: namespace.to_owned(),
+                token: token.to_owned(),
+            }),
             scopes,
             queues: queues.into_iter().map(Into::into).collect(),
         }
@@ -53,7 +50,7 @@ impl LastingGrant {
 
     /// Returns the token, which is secret.
     pub(crate) fn token(&self) -> &str {
-        &self.token
+        &self.text.token
     }
 
     /// Returns the name by which the token has its shares of what is bounded.
@@ -63,22 +60,37 @@ impl LastingGrant {
 
     /// Checks that the token may still do it, to each of the queues.
     pub(crate) async fn check(&self, tokens: &Tokens) -> Result<Arc<Grant>, Refusal> {
-        let grant = tokens
-            .check(&self.pool, &self.namespace, &self.token)
-            .await?;
-        for queue in &self.queues {
-            grant.allows_any(self.scopes, queue)?;
-        }
+        let TokenText {
+            pool,
+            namespace,
+            token,
+        } = &*self.text;
+        let grant = tokens.check(pool, namespace, token).await?;
+        self.is_allowed_by(&grant)?;
         Ok(grant)
+    }
+
+    fn is_allowed_by(&self, grant: &Grant) -> Result<(), Refusal> {
+        let mut queues = self.queues.iter();
+        queues.try_for_each(|queue| grant.allows_any(self.scopes, queue))
     }
 
     /// Waits until the token may not do it any more. A shared state that does not respond ends
     /// nothing: what is handed out is checked by itself.
-    pub(crate) async fn ended(&self, tokens: &Tokens) -> Refusal {
+    pub(crate) async fn ended(&self, tokens: &Arc<Tokens>) -> Refusal {
+        let mut watched = tokens.watch(&self.text);
         loop {
-            tokio::time::sleep(CHECKED_EVERY).await;
+            let may = match &*watched.borrow_and_update() {
+                Watched::Unchecked => true,
+                Watched::Valid(grant) => self.is_allowed_by(grant).is_ok(),
+                Watched::Invalid => false,
+            };
+            if may && watched.changed().await.is_ok() {
+                continue;
+            }
+            // The request decides for itself: what was found may be older than it is.
             match self.check(tokens).await {
-                Ok(_) | Err(Refusal::Failed(_)) => {}
+                Ok(_) | Err(Refusal::Failed(_)) => tokio::time::sleep(CHECKED_EVERY).await,
                 Err(refusal) => return refusal,
             }
         }

@@ -5,6 +5,7 @@ mod lasting;
 mod limit;
 mod scope;
 mod token;
+mod watched;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ pub(crate) use self::lasting::LastingGrant;
 pub(crate) use self::limit::{Limit, LimitError, LimitedCall};
 pub(crate) use self::scope::{Action, QueuePattern, Scope};
 pub(crate) use self::token::{NewToken, TokenAddress, TokenRow, user_name};
+use self::watched::Watchers;
 use crate::clock;
 use crate::http::peer;
 use crate::shared::{Call, Result, SharedState, Table};
@@ -66,6 +68,9 @@ pub(crate) struct Tokens {
     shown: Mutex<HashMap<String, String>>,
     /// Where the next look at tokens that may have expired begins.
     swept: Mutex<String>,
+    watchers: Watchers,
+    #[cfg(test)]
+    checks: std::sync::atomic::AtomicUsize,
 }
 
 /// What was read at a version.
@@ -82,6 +87,9 @@ impl Tokens {
             cache: Mutex::default(),
             shown: Mutex::default(),
             swept: Mutex::default(),
+            watchers: Watchers::default(),
+            #[cfg(test)]
+            checks: Default::default(),
         }
     }
 
@@ -92,6 +100,9 @@ impl Tokens {
         namespace: &str,
         token: &str,
     ) -> std::result::Result<Arc<Grant>, Refusal> {
+        #[cfg(test)]
+        self.checks
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let address = TokenAddress::new(pool, namespace, token);
         let version = self.state.recent_version().await?;
         let key = address.key();

@@ -41,7 +41,7 @@ impl TokenAddress {
 }
 
 /// A token as it is stored.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TokenRow {
     /// The SHA-256 of its text, in hex.
     hash: String,

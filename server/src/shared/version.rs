@@ -21,8 +21,6 @@ const RECENT: Duration = Duration::from_millis(100);
 const RENEWED_AT: Duration = Duration::from_millis(50);
 /// How long a change waits: clocks of different machines do not run equally fast.
 const OUTDATED_AFTER: Duration = Duration::from_millis(120);
-/// How many requests may wait for a read; more wait to be noted.
-const WAITING_MAX: usize = 4096;
 
 /// A request that waits for the version.
 type Waiting = oneshot::Sender<std::result::Result<u64, String>>;
@@ -34,8 +32,9 @@ pub(super) enum VersionReader {
     Local(Arc<AtomicU64>),
     /// By a task that reads it for all requests that wait.
     Remote {
-        /// The requests; `None` renews what is known, for nobody.
-        reads: mpsc::Sender<Option<Waiting>>,
+        /// The requests; `None` renews what is known, for nobody. Each has a connection, of which there
+        /// are so many.
+        reads: mpsc::UnboundedSender<Option<Waiting>>,
         known: Arc<Known>,
     },
 }
@@ -94,7 +93,7 @@ impl VersionReader {
     }
 
     pub(super) fn remote(state: RemoteState) -> Self {
-        let (reads, receiver) = mpsc::channel(WAITING_MAX);
+        let (reads, receiver) = mpsc::unbounded_channel();
         let known = Arc::<Known>::default();
         let read = async move || state.version().await;
         tokio::spawn(read_for_all(read, receiver, Arc::clone(&known)));
@@ -109,7 +108,7 @@ impl VersionReader {
         };
         let stopped = || StateError::of("the reader of the version has stopped".to_owned());
         let (sender, receiver) = oneshot::channel();
-        reads.send(Some(sender)).await.map_err(|_| stopped())?;
+        reads.send(Some(sender)).map_err(|_| stopped())?;
         receiver
             .await
             .map_err(|_| stopped())?
@@ -121,7 +120,7 @@ impl VersionReader {
         if let Self::Remote { reads, known } = self
             && let Some((version, renews)) = known.get(Instant::now())
         {
-            if renews && reads.try_send(None).is_err() {
+            if renews && reads.send(None).is_err() {
                 known.set(Instant::now(), None); // a later request tries again
             }
             return Ok(version);
@@ -137,15 +136,15 @@ impl VersionReader {
     }
 }
 
-/// Reads the version for those that wait when the read begins; ends with the last sender. Who comes
+/// Reads the version for all that wait when the read begins; ends with the last sender. Who comes
 /// during a read waits for that and the next, so each has a bound of its own.
 async fn read_for_all(
     read: impl AsyncFn() -> Result<u64>,
-    mut reads: mpsc::Receiver<Option<Waiting>>,
+    mut reads: mpsc::UnboundedReceiver<Option<Waiting>>,
     known: Arc<Known>,
 ) {
     let mut batch = Vec::new();
-    while reads.recv_many(&mut batch, WAITING_MAX).await > 0 {
+    while reads.recv_many(&mut batch, usize::MAX).await > 0 {
         let begun = Instant::now();
         let version = within(read()).await.map_err(|error| error.text);
         known.set(begun, version.as_ref().ok().copied());
@@ -160,28 +159,39 @@ async fn read_for_all(
 mod tests {
     use std::future::pending;
 
+    use tokio::task::JoinSet;
+
     use super::*;
     use crate::shared::RESPONSE_MAX;
 
+    /// As many requests as a server has connections.
+    const MANY: usize = 40_000;
+
     #[tokio::test(start_paused = true)]
     async fn a_state_that_does_not_answer_holds_nobody_for_longer_than_two_reads() {
-        let (reads, receiver) = mpsc::channel(WAITING_MAX);
+        let (reads, receiver) = mpsc::unbounded_channel();
         let known = Arc::<Known>::default();
         tokio::spawn(read_for_all(
             pending::<Result<u64>>,
             receiver,
             Arc::clone(&known),
         ));
-        let reader = VersionReader::Remote { reads, known };
+        let reader = Arc::new(VersionReader::Remote { reads, known });
         let began = Instant::now();
-        let second = async {
+        let first = reader.read();
+        let others = async {
             tokio::time::sleep(Duration::from_millis(1)).await; // the first read runs
-            reader.recent().await
+            let mut others = JoinSet::new();
+            for _ in 0..MANY {
+                let reader = Arc::clone(&reader);
+                others.spawn(async move { reader.recent().await });
+            }
+            others.join_all().await
         };
-        let both = async { tokio::join!(reader.read(), second) };
-        let both = tokio::time::timeout(Duration::from_secs(3_600), both).await;
-        let (first, second) = both.expect("both end");
-        assert!(first.is_err() && second.is_err());
+        let all = async { tokio::join!(first, others) };
+        let all = tokio::time::timeout(Duration::from_secs(3_600), all).await;
+        let (first, others) = all.expect("all end");
+        assert!(first.is_err() && others.iter().all(Result::is_err));
         assert!(began.elapsed() <= 2 * RESPONSE_MAX + Duration::from_millis(1));
     }
 
