@@ -10,7 +10,7 @@ use duly::time::Timestamp;
 use duly::{ErrorKind, QueueName};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Deps;
@@ -29,6 +29,8 @@ use crate::shared::Table;
 const POLL: Duration = Duration::from_secs(600);
 /// The most events of one poll.
 const BATCH_MAX: usize = 100;
+/// How long a poll that has places may take: a store that hangs would keep them from others.
+const PLACED_MAX: Duration = Duration::from_millis(250);
 /// The pause after a failed poll.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -196,14 +198,15 @@ impl Runner {
         let paced = paced(pace, target.row.rate).await;
         let most = free.min(paced).min(BATCH_MAX);
         let mut places = self.deps.places.take_some(&self.namespace, most).await;
-        let leased = match self.lease(places.len(), Duration::ZERO).await {
-            Ok(none) if none.is_empty() => {
+        let leased = match timeout(PLACED_MAX, self.lease(places.len(), Duration::ZERO)).await {
+            Ok(leased) if leased.as_ref().map_or(true, |it| !it.is_empty()) => leased,
+            // There is none, or the store takes its time, for which no place is kept from others.
+            _ => {
                 places.clear();
                 let leased = self.lease(1, POLL).await;
                 places.extend(self.deps.places.take_free(&self.namespace, 1));
                 leased
             }
-            leased => leased,
         };
         let leased = match leased {
             Ok(leased) => leased,

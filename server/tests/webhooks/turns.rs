@@ -2,11 +2,13 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::receiver::{Answer, Receiver};
 use super::{LOCAL, path, push, push_one, send, set_to, view, wait_for_empty};
 use crate::rights::tenant;
-use crate::world::{Place, World, until};
+use crate::servers::Redis;
+use crate::world::{Place, World, reply, until};
 
 fn events(many: usize) -> Value {
     let event = |number| json!({"payload": number, "attempts": 9});
@@ -199,4 +201,52 @@ async fn webhooks_hold_no_events_for_which_there_is_no_place() {
         assert!((4..=most).contains(&held), "{held} events are leased");
         assert_eq!(hangs.received().len(), 4);
     }
+}
+
+/// Namespaces of a pool whose store hangs have as many webhooks as there are places.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn webhooks_of_a_store_that_hangs_leave_places_to_those_of_another() {
+    let redis = Redis::plain();
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
+    let pool = format!("[pools.second]\nurl = '{}'\n", redis.url());
+    let settings = format!("{pool}{LOCAL}concurrency = 8");
+    let world = World::start_at(folder, url, &settings).await;
+    let hanging = Receiver::start().await;
+    let mut tenants = Vec::new();
+    for namespace in ["a", "b", "c", "d"] {
+        let tenant = tenant(&world, namespace, "&pool=second").await;
+        let path = format!("/v1/{namespace}/queues/q/events");
+        let body = json!({"events": events(9)});
+        tenant.send(Method::POST, &path, &body).await.is(201);
+        tenants.push((namespace, tenant));
+    }
+    redis.stop_process();
+    // A request that the store holds up ends when its time is over, and not later than those of the
+    // webhooks: the others do not wait for that.
+    let (_, first) = &tenants[0];
+    let held = first.request(Method::GET, "/v1/a/queues/q");
+    let held = tokio::spawn(reply(held));
+    // They are set at once, and answered when the store has a line of that.
+    let mut setting = JoinSet::new();
+    for (namespace, tenant) in &tenants {
+        let path = format!("/v1/{namespace}/queues/q/webhook");
+        let body = json!({"url": hanging.url(), "concurrency": 100}).to_string();
+        let put = tenant.request(Method::PUT, &path);
+        setting.spawn(reply(
+            put.header("Content-Type", "application/json").body(body),
+        ));
+        until("the webhook is set", async || {
+            reply(tenant.request(Method::GET, &path)).await.status == 200
+        })
+        .await;
+    }
+    let quick = Receiver::start().await;
+    set_to(&world, &quick, json!({})).await;
+    push(&world, events(9)).await;
+    quick.wait_for(9).await;
+    assert!(!held.is_finished(), "others have waited for the store");
+    assert_eq!(hanging.received().len(), 0);
+    redis.cont();
+    hanging.wait_for(4 * 9).await;
 }
