@@ -3,8 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::server::{Client, Server};
 use crate::{CONNECTIONS, LATER, quantile};
@@ -42,7 +43,7 @@ pub(crate) async fn run(server: &Server, polls: usize, time: Duration) {
     hand_off(server, parked).await;
 }
 
-/// Sends polls from several addresses of this machine, and returns when the server has read them.
+/// Sends polls from several addresses of this machine, and returns when all of them wait.
 async fn park(server: &Server, polls: usize) -> Vec<Client> {
     let mut parked = Vec::with_capacity(polls);
     for number in 0..polls {
@@ -54,16 +55,8 @@ async fn park(server: &Server, polls: usize) -> Vec<Client> {
         client.request("GET", &path, b"").await;
         parked.push(client);
     }
-    // The server reads them in about their order; the process is at rest when it has.
-    let mut used = server.cpu();
-    loop {
-        sleep(Duration::from_millis(200)).await;
-        let now = server.cpu();
-        if now - used < 0.02 {
-            return parked;
-        }
-        used = now;
-    }
+    server.wait_for_polls(polls).await;
+    parked
 }
 
 /// Publishes on some connections for a while; returns how long each took, sorted, in milliseconds.
@@ -89,20 +82,29 @@ async fn publish_times(server: &Server, time: Duration) -> Vec<f64> {
     times
 }
 
-/// Jobs for each queue, while all polls are parked: each wakes one of them, the first. The first job
-/// of a queue makes the queue known, and is not counted.
-async fn hand_off(server: &Server, mut parked: Vec<Client>) {
+/// Jobs for each queue, while all polls are parked: each wakes one of them. The first job of a queue
+/// makes the queue known, and is not counted.
+async fn hand_off(server: &Server, parked: Vec<Client>) {
     let mut publisher = Client::new(server.api, server.token.clone()).await;
     let mut times = Vec::new();
-    let are_few = parked.len() <= QUEUES;
-    for (number, poller) in parked.iter_mut().enumerate().take(6 * QUEUES) {
+    let (jobs, are_few) = (parked.len().min(6 * QUEUES), parked.len() <= QUEUES);
+    let mut queues: Vec<Vec<Client>> = (0..QUEUES).map(|_| Vec::new()).collect();
+    for (number, poller) in parked.into_iter().enumerate() {
+        queues[number % QUEUES].push(poller);
+    }
+    for number in 0..jobs {
+        let pollers = &mut queues[number % QUEUES];
         let sent = Instant::now();
         let path = format!("/api/ns/parked-{}?{}", number % QUEUES, crate::DUE);
-        let (published, polled) = tokio::join!(publisher.send("PUT", &path, b"x"), poller.reply());
+        // Which of them gets it is up to the server: the one that it has read first.
+        let polled = select_all(pollers.iter_mut().map(|poller| Box::pin(poller.reply())));
+        let (published, (polled, first, _)) =
+            tokio::join!(publisher.send("PUT", &path, b"x"), polled);
         assert_eq!((published.0, polled.0), (201, 200));
         if number >= QUEUES || are_few {
             times.push(sent.elapsed().as_secs_f64() * 1e3);
         }
+        pollers.swap_remove(first);
     }
     times.sort_by(f64::total_cmp);
     let (p50, p99) = (quantile(&times, 0.5), quantile(&times, 0.99));

@@ -8,12 +8,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long anything may take on a busy machine; what hangs takes for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for something for a bounded time, and panics with its name when it does not come.
+pub(crate) async fn within<F: Future>(what: &str, wait: F) -> F::Output {
+    let waited = timeout(PATIENCE, wait).await;
+    waited.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
+}
 
 /// A server in a process of its own, which is killed at the end.
 pub(crate) struct Server {
     process: Child,
     pub(crate) api: SocketAddr,
+    admin: SocketAddr,
     pub(crate) token: String,
     _folder: tempfile::TempDir,
 }
@@ -37,7 +45,7 @@ impl Server {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(PATIENCE, ready).await.unwrap();
+        within("the server listens", ready).await;
         let mut client = Client::new(admin, String::new()).await;
         let made = client.send("POST", "/token/ns?description=load", b"").await;
         let (status, body) = made;
@@ -46,8 +54,28 @@ impl Server {
         Self {
             process,
             api,
+            admin,
             token,
             _folder: folder,
+        }
+    }
+
+    /// Waits until so many polls wait.
+    pub(crate) async fn wait_for_polls(&self, many: usize) {
+        let mut client = Client::new(self.admin, String::new()).await;
+        let mut last = String::new();
+        let wait = async {
+            while last.parse::<f64>().unwrap_or_default() < many as f64 {
+                sleep(Duration::from_millis(50)).await;
+                let (status, page) = client.send("GET", "/metrics", b"").await;
+                assert_eq!(status, 200, "metrics");
+                let mut lines = page.lines();
+                let waiting = lines.find_map(|line| line.strip_prefix("duly_polls_waiting "));
+                waiting.unwrap_or_default().clone_into(&mut last);
+            }
+        };
+        if timeout(PATIENCE, wait).await.is_err() {
+            panic!("not within {PATIENCE:?}: {many} polls wait; {last} do");
         }
     }
 
@@ -86,19 +114,23 @@ async fn free_address() -> SocketAddr {
 pub(crate) struct Client {
     stream: TcpStream,
     token: String,
+    /// The last request: its method and path.
+    sent: String,
     read: Vec<u8>,
 }
 
 impl Client {
     pub(crate) async fn new(address: SocketAddr, token: String) -> Self {
-        Self::of(TcpStream::connect(address).await.unwrap(), token)
+        let connect = TcpStream::connect(address);
+        Self::of(within("a connection", connect).await.unwrap(), token)
     }
 
     /// Connects from an address of this machine, so that ports do not run out.
     pub(crate) async fn from(source: SocketAddr, address: SocketAddr, token: String) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(source).unwrap();
-        Self::of(socket.connect(address).await.unwrap(), token)
+        let connect = socket.connect(address);
+        Self::of(within("a connection", connect).await.unwrap(), token)
     }
 
     fn of(stream: TcpStream, token: String) -> Self {
@@ -106,6 +138,7 @@ impl Client {
         Self {
             stream,
             token,
+            sent: String::new(),
             read: Vec::new(),
         }
     }
@@ -118,14 +151,18 @@ impl Client {
 
     /// Waits for the reply to a request.
     pub(crate) async fn reply(&mut self) -> (u16, String) {
-        self.read.clear();
-        loop {
-            if let Some(reply) = reply(&self.read) {
-                return reply;
+        let (stream, read) = (&mut self.stream, &mut self.read);
+        read.clear();
+        let wait = async {
+            loop {
+                if let Some(reply) = reply(read) {
+                    return reply;
+                }
+                let more = stream.read_buf(read).await.unwrap();
+                assert_ne!(more, 0, "the server has closed the connection");
             }
-            let read = self.stream.read_buf(&mut self.read).await.unwrap();
-            assert_ne!(read, 0, "the server has closed the connection");
-        }
+        };
+        within(&self.sent, wait).await
     }
 
     /// Sends a request, and waits for nothing.
@@ -137,7 +174,9 @@ impl Client {
         )
         .into_bytes();
         request.extend_from_slice(body);
-        self.stream.write_all(&request).await.unwrap();
+        self.sent = format!("{method} {path}");
+        let write = self.stream.write_all(&request);
+        within(&self.sent, write).await.unwrap();
     }
 }
 
