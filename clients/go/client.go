@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -30,11 +31,17 @@ const (
 
 var requestBackoff = backoff{50 * time.Millisecond, 5 * time.Second}
 
+// shared has the connections of all clients, however many there are.
+var shared struct {
+	once      sync.Once
+	transport *http.Transport
+}
+
 // Client calls a server; it may be used by many goroutines.
 type Client struct {
 	base, token, namespace string
 	// HTTP sends the requests; change it before the first. It must have no timeout of its own, as
-	// that would end streams.
+	// that would end streams. Its CheckRedirect is not asked, since no redirect is followed.
 	HTTP *http.Client
 }
 
@@ -62,13 +69,13 @@ func NewClient(server, token, namespace string) (*Client, error) {
 	if err := checkPath(path); err != nil {
 		return nil, err
 	}
-	// A redirect would make a GET of a DELETE, and a success of what was not done.
-	follow := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	calls := &http.Client{CheckRedirect: follow}
+	calls := &http.Client{}
 	if usual, isUsual := http.DefaultTransport.(*http.Transport); isUsual {
-		transport := usual.Clone()
-		transport.MaxIdleConnsPerHost = idleMax
-		calls.Transport = transport
+		shared.once.Do(func() {
+			shared.transport = usual.Clone()
+			shared.transport.MaxIdleConnsPerHost = idleMax
+		})
+		calls.Transport = shared.transport
 	}
 	return &Client{base: server + path, token: token, namespace: namespace, HTTP: calls}, nil
 }
@@ -117,6 +124,13 @@ func (c *Client) new(ctx context.Context, method, path string, body io.Reader) (
 	return made, nil
 }
 
+// do sends a request. A redirect would make a GET of a DELETE, and a success of what was not done.
+func (c *Client) do(request *http.Request) (*http.Response, error) {
+	calls := *c.HTTP
+	calls.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return calls.Do(request)
+}
+
 func (c *Client) sendOnce(ctx context.Context, r request, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, requestMax+r.wait)
 	defer cancel()
@@ -128,7 +142,7 @@ func (c *Client) sendOnce(ctx context.Context, r request, body []byte) error {
 	if err != nil {
 		return err
 	}
-	response, err := c.HTTP.Do(made)
+	response, err := c.do(made)
 	if err != nil {
 		return err
 	}

@@ -98,25 +98,31 @@ func TestAPauseIsReadAsTheServerAsks(t *testing.T) {
 
 func TestARedirectIsAnErrorAndIsNotFollowed(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
-		var methods []string
-		client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
-			methods = append(methods, request.Method)
-			if request.URL.Path == "/login" {
-				return
+		for name, own := range map[string]*http.Client{"none": nil, "plain": {}, "default": http.DefaultClient} {
+			var methods []string
+			client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
+				methods = append(methods, request.Method)
+				if request.URL.Path == "/login" {
+					return
+				}
+				response.Header().Set("Location", "/login")
+				response.WriteHeader(status)
+			})
+			if own != nil {
+				client.HTTP = own
 			}
-			response.Header().Set("Location", "/login")
-			response.WriteHeader(status)
-		})
-		_, pushed := client.Push(ctx, "q", duly.Event{Payload: 1})
-		cancelled, moved := client.Cancel(ctx, "q", "7"), client.Reschedule(ctx, "q", "7", time.Second)
-		var problem *duly.Problem
-		for _, err := range []error{pushed, cancelled, moved} {
-			if !errors.As(err, &problem) || problem.Status != status {
-				t.Errorf("%d: %v", status, err)
+			_, pushed := client.Push(ctx, "q", duly.Event{Payload: 1})
+			cancelled, moved := client.Cancel(ctx, "q", "7"), client.Reschedule(ctx, "q", "7", time.Second)
+			_, explained := client.Explain(ctx, "q", "7")
+			var problem *duly.Problem
+			for _, err := range []error{pushed, cancelled, moved, explained} {
+				if !errors.As(err, &problem) || problem.Status != status {
+					t.Errorf("%d with the client %s: %v", status, name, err)
+				}
 			}
-		}
-		if !reflect.DeepEqual(methods, []string{"POST", "DELETE", "PATCH"}) {
-			t.Errorf("%d: %v", status, methods)
+			if !reflect.DeepEqual(methods, []string{"POST", "DELETE", "PATCH", "GET"}) {
+				t.Errorf("%d with the client %s: %v", status, name, methods)
+			}
 		}
 	}
 }
@@ -245,8 +251,9 @@ func TestAThousandHandlersRunAtATime(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreUsedAgainByHandlersThatEndTogether(t *testing.T) {
-	const most, rounds = 20, 10
+// counting returns the URL of a server that has no events, and how many connections were made to it.
+func counting(t testing.TB) (string, func() int64) {
+	t.Helper()
 	var dials atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(response, "[]")
@@ -257,8 +264,17 @@ func TestConnectionsAreUsedAgainByHandlersThatEndTogether(t *testing.T) {
 		}
 	}
 	server.Start()
-	defer server.Close()
-	client := must[*duly.Client](t)(duly.NewClient(server.URL, "x", "ns"))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server.URL, dials.Load
+}
+
+func TestConnectionsAreUsedAgainByHandlersThatEndTogether(t *testing.T) {
+	const most, rounds = 20, 10
+	url, dials := counting(t)
+	client := must[*duly.Client](t)(duly.NewClient(url, "x", "ns"))
 	for round := 0; round < rounds; round++ {
 		var ended sync.WaitGroup
 		for n := 0; n < most; n++ {
@@ -271,8 +287,20 @@ func TestConnectionsAreUsedAgainByHandlersThatEndTogether(t *testing.T) {
 		}
 		ended.Wait()
 	}
-	if dials.Load() > 2*most {
-		t.Errorf("%d connections for %d at a time", dials.Load(), most)
+	if dials() > 2*most {
+		t.Errorf("%d connections for %d at a time", dials(), most)
+	}
+}
+
+func TestClientsOfManyNamespacesShareTheirConnections(t *testing.T) {
+	url, dials := counting(t)
+	for n := 0; n < 65; n++ {
+		client := must[*duly.Client](t)(duly.NewClient(url, "x", fmt.Sprintf("ns%d", n)))
+		_, err := client.Lease(ctx, "q", 1, time.Second, 0)
+		check(t, err)
+	}
+	if dials() != 1 {
+		t.Errorf("%d connections for one request at a time", dials())
 	}
 }
 

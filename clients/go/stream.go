@@ -44,7 +44,7 @@ func (c *Client) stream(ctx context.Context, options streamOptions, receive func
 	if err != nil {
 		return err
 	}
-	response, err := c.HTTP.Do(made)
+	response, err := c.do(made)
 	if err != nil {
 		return err
 	}
