@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum, IntEnum
 from typing import Annotated, Any, Generic, Literal, NewType, Optional, TypedDict, TypeVar, Union
@@ -107,6 +107,108 @@ def test_enums_tuples_and_keys_come_back_as_they_were() -> None:
     assert decode(json.dumps(encode(basket)).encode(), Basket) == basket
 
 
+class Named(str, Enum):
+    FIRST = "first"
+
+
+class Mark(Enum):
+    LOW = 1
+    HIGH = "high"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Mark | None:
+        return cls.HIGH if value in ("HIGH", "2") else None
+
+
+@dataclass
+class Sum:
+    parts: list[int]
+    total: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.total = sum(self.parts)
+
+
+@dataclass(frozen=True)
+class Stamp:
+    at: int
+    text: str = field(init=False, default="")
+
+
+@pydantic_dataclass
+class Tally:
+    count: int
+    twice: int = field(init=False, default=0)
+
+
+VALUES: list[tuple[Any, Any]] = [
+    (True, bool),
+    (7, int),
+    (1.5, float),
+    (2.0, float),
+    (-1e300, float),
+    ("7", str),
+    ("null", str),
+    (None, type(None)),
+    (Number(7), Number),
+    (Size.SMALL, Size),
+    (Named.FIRST, Named),
+    ("gift", Literal["gift", 3]),
+    (3, Literal["gift", 3]),
+    (Size.SMALL, Literal[Size.SMALL]),
+    (None, Literal["a", None]),
+    (7, Annotated[int, "a comment"]),
+    (7, int | None),
+    (None, int | None),
+    (7, Optional[int]),  # noqa: UP045 - it is another object than `int | None`
+    (1.5, float | bool),
+    ("a", Any),
+]
+ITEMS: list[tuple[Any, Any]] = [
+    (Colour.RED, Colour),
+    (Colour.BLUE, Colour),
+    (Mark.LOW, Mark),
+    (UUID(int=7), UUID),
+    (datetime(2026, 11, 26, tzinfo=timezone.utc), datetime),
+    ([1, 2], list[int]),
+    ((1, "a"), tuple[int, str]),
+    (Line("tea"), Line),
+    (ORDER, Order),
+    (Customer(name="Ann", age=40), Customer),
+    (Checked(7), Checked),
+    (Sum([1, 2]), Sum),
+    (Stamp(7), Stamp),
+    (Tally(7), Tally),
+    (Page([1]), Page[int]),
+]
+
+
+def again(value: object, wanted: Any) -> Any:
+    return decode(json.dumps(encode(value)).encode(), wanted)
+
+
+@pytest.mark.parametrize(("value", "wanted"), VALUES + ITEMS)
+def test_a_value_comes_back_as_it_was(value: Any, wanted: Any) -> None:
+    for whole, of in (
+        (value, wanted),
+        ([value], list[wanted]),
+        ((value, 1), tuple[wanted, int]),
+        ({"a": [value]}, dict[str, list[wanted]]),
+    ):
+        found = again(whole, of)
+        assert (repr(found), found) == (repr(whole), whole)
+
+
+@pytest.mark.parametrize(("value", "wanted"), VALUES)
+def test_a_key_comes_back_as_it_was(value: Any, wanted: Any) -> None:
+    for whole, of in (
+        ({value: 1}, dict[wanted, int]),
+        ([{value: {value: "a"}}], list[Mapping[wanted, dict[wanted, str]]]),
+    ):
+        found = again(whole, of)
+        assert (repr(found), found) == (repr(whole), whole)
+
+
 UNION: Any = Union[int, list[str]]  # noqa: UP007 - it is another object than `int | list[str]`
 OPTIONAL: Any = Optional[int]  # noqa: UP045
 
@@ -135,6 +237,10 @@ OPTIONAL: Any = Optional[int]  # noqa: UP045
         ('[1, "a"]', tuple[int, str], (1, "a")),
         ("[]", tuple, ()),
         ('"red"', Colour, Colour.RED),
+        ('"HIGH"', Mark, Mark.HIGH),
+        ('"2"', Mark, Mark.HIGH),
+        ('{"HIGH": 1}', dict[Mark, int], {Mark.HIGH: 1}),
+        ('{"parts": [1]}', Sum, Sum([1])),
         ("1", Literal[Size.SMALL], Size.SMALL),
         ("1", Annotated[int, "a comment"], 1),
         ("1", Number, 1),
@@ -164,7 +270,11 @@ def test_a_value_fits_its_type(raw: str, wanted: Any, expected: object) -> None:
         *[(raw, list[Line]) for raw in ("null", "{}", '["tea"]', '[{"article": 7}]', "[null]")],
         *[(raw, list) for raw in ("null", '"abc"', "{}")],
         *[(raw, dict[str, int]) for raw in ("null", "[]", '{"a": "1"}', '{"a": null}')],
-        *[(raw, dict[int, int]) for raw in ('{"a": 1}', '{"1.5": 1}')],
+        *[(raw, dict[int, int]) for raw in ('{"a": 1}', '{"1.5": 1}', '{"true": 1}', '{"": 1}')],
+        *[(raw, dict[float, int]) for raw in ('{"NaN": 1}', '{"1e400": 1}', '{"[": 1}')],
+        *[(raw, dict[Literal[1], int]) for raw in ('{"2": 1}', '{"1.0": 1}', '{"true": 1}')],
+        *[(raw, Mark) for raw in ("true", "1.0", '"low"')],
+        *[(raw, Sum) for raw in ('{"parts": [1], "sum": 1}', '{"total": 1}')],
         *[(raw, tuple[int, str]) for raw in ("[1]", '[1, "a", 2]', '["a", 1]', "null")],
         *[(raw, OPTIONAL) for raw in ('"7"', "false")],
         *[(raw, int | list[int]) for raw in ("null", "[null]", '"a"')],

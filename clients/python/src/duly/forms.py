@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 import math
 import types
 import typing
@@ -23,6 +25,15 @@ _NAMES = {
 }
 _LISTS = (list, Sequence)
 _OBJECTS = (dict, Mapping)
+
+
+def value_of(text: str) -> Any:
+    """Returns what a text of JSON says."""
+    return json.loads(text, parse_constant=_no_number)
+
+
+def _no_number(text: str) -> object:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def into(wanted: Any, value: Any) -> Any:
@@ -62,7 +73,7 @@ def _instance(wanted: type, value: Any) -> Any:
     if dataclasses.is_dataclass(wanted):
         return _dataclass(wanted, value)
     if issubclass(wanted, Enum):
-        return _same(wanted(value), value, wanted.__name__)
+        return _member(wanted, value)
     if wanted in _READERS:
         return _READERS[wanted](value)
     return _as(wanted, value) if wanted in _NAMES else value
@@ -96,20 +107,19 @@ _READERS: dict[type, Callable[[Any], Any]] = {
 }
 
 
-def _same(member: Any, value: Any, name: object) -> Any:
-    """Returns a member whose value is of the same type: `True` equals 1, and is not it."""
-    plain = member.value if isinstance(member, Enum) else member
-    if type(plain) is type(value) and plain == value:
-        return member
-    raise ValueError(f"{value!r} is none of {name}")
+def _member(wanted: type[Enum], value: Any) -> Any:
+    """Returns the member that an enum has for a value: `True` equals 1, and is another one."""
+    member = wanted(value)
+    if member.value == value and type(member.value) is not type(value):
+        raise ValueError(f"{value!r} is none of {wanted.__name__}")
+    return member
 
 
 def _literal(members: Sequence[Any], value: Any) -> Any:
     for member in members:
-        try:
-            return _same(member, value, members)
-        except ValueError:
-            continue
+        plain = member.value if isinstance(member, Enum) else member
+        if plain == value and type(plain) is type(value):
+            return member
     raise ValueError(f"{value!r} is none of {', '.join(map(repr, members))}")
 
 
@@ -128,10 +138,10 @@ def _any_of(wanted: Sequence[Any], value: Any) -> Any:
     raise ValueError("; ".join(errors))
 
 
-def _at(place: object, wanted: Any, value: Any) -> Any:
+def _at(place: object, wanted: Any, value: Any, read: Callable[[Any, Any], Any] = into) -> Any:
     """Returns a part of a value; its error says where it is."""
     try:
-        return into(wanted, value)
+        return read(wanted, value)
     except (TypeError, ValueError, ArithmeticError) as error:
         raise ValueError(f"{place}: {error}") from error
 
@@ -151,20 +161,32 @@ def _tuple(wanted: Sequence[Any], value: Any) -> tuple[Any, ...]:
     return tuple(_each(wanted, items))
 
 
+def _key(wanted: Any, text: str) -> Any:
+    """Returns a key, which JSON has as a text: itself, or else the value that it spells."""
+    try:
+        return into(wanted, text)
+    except (TypeError, ValueError, ArithmeticError):
+        value: Any = text
+        with contextlib.suppress(ValueError):  # it may spell none
+            value = value_of(text)
+        return into(wanted, value)
+
+
 def _dict(key: Any, item: Any, value: Any) -> dict[Any, Any]:
-    """Returns an object; JSON has the keys as texts, also those that are whole numbers."""
-    read: Callable[[str], Any] = int if key is int else lambda name: into(key, name)
-    return {read(name): _at(name, item, one) for name, one in _as(dict, value).items()}
+    items = _as(dict, value).items()
+    return {_at(name, key, name, _key): _at(name, item, one) for name, one in items}
 
 
 def _dataclass(wanted: type, value: Any) -> Any:
     fields: dict[str, Any] = _as(dict, value)
+    is_given = {field.name: field.init for field in dataclasses.fields(wanted)}
+    # It makes the others itself.
+    given = {name: item for name, item in fields.items() if is_given.get(name, True)}
     if hasattr(wanted, "__pydantic_validator__"):
-        return wanted(**fields)
+        return wanted(**given)
     hints = typing.get_type_hints(wanted)
-    names = [field.name for field in dataclasses.fields(wanted) if field.init]
-    unknown = sorted(fields.keys() - set(names))
+    unknown = sorted(given.keys() - is_given.keys())
     if unknown:
-        known = ", ".join(sorted(names))
+        known = ", ".join(sorted(is_given))
         raise ValueError(f"it has `{unknown[0]}`, and a {wanted.__name__} has only {known}")
-    return wanted(**{name: _at(name, hints[name], item) for name, item in fields.items()})
+    return wanted(**{name: _at(name, hints[name], item) for name, item in given.items()})

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from .errors import DulyError, UsageError
-from .forms import into
+from .forms import into, value_of
 
 
 class PayloadError(DulyError):
@@ -49,7 +49,7 @@ def decode(raw: bytes, wanted: Any) -> Any:
     if wanted is bytes:
         return raw
     try:
-        value = json.loads(raw.decode(), parse_constant=_no_number)
+        value = value_of(raw.decode())
     except (ValueError, RecursionError) as error:
         raise PayloadError(
             f"the payload is no JSON: {error}; a handler of `bytes` takes it"
@@ -59,7 +59,3 @@ def decode(raw: bytes, wanted: Any) -> Any:
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
         name = getattr(wanted, "__name__", wanted)
         raise PayloadError(f"the payload is no {name}: {error}") from error
-
-
-def _no_number(text: str) -> object:
-    raise ValueError(f"{text} is no number of JSON")
