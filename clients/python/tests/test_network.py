@@ -185,6 +185,52 @@ def test_a_push_that_is_cancelled_leaves_a_client_that_goes_on(place: Place) -> 
     asyncio.run(case())
 
 
+def test_a_turn_is_waited_for_no_longer_than_a_request_may_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("duly.client.CONNECTIONS_MAX", 2)
+
+    async def main(url: str) -> None:
+        async with AsyncClient(url, token="x", namespace="ns", timeout=0.1) as client:
+            leases = [asyncio.create_task(client.lease("q", wait=8)) for _ in range(2)]
+            await asyncio.sleep(0)
+            pushes = [client.push("q", number) for number in range(50)]
+            for error in await asyncio.gather(*pushes, return_exceptions=True):
+                assert isinstance(error, ConnectionFailed), error
+                assert "no connection was free" in str(error)
+            assert not any(lease.done() for lease in leases)
+            for lease in leases:
+                lease.cancel()
+            await asyncio.wait(leases)
+            # Whose turn did not come has none.
+            with pytest.raises(ConnectionFailed, match="Timeout"):
+                await client.push("q", 1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # it accepts, and says nothing
+        asyncio.run(main(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+
+
+def test_a_client_of_httpx_that_was_given_has_its_own_bounds() -> None:
+    async def main() -> None:
+        together = asyncio.Event()
+        open_requests = 0
+
+        async def respond(_: httpx.Request) -> httpx.Response:
+            nonlocal open_requests
+            open_requests += 1
+            if open_requests == 250:
+                together.set()
+            await together.wait()
+            return httpx.Response(201, content=STORED)
+
+        http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
+        client = AsyncClient("http://duly", token="x", namespace="ns", timeout=5, http=http)
+        pushes = asyncio.gather(*(client.push("q", number) for number in range(250)))
+        await asyncio.wait_for(pushes, 30)
+
+    asyncio.run(main())
+
+
 def test_what_is_no_text_is_refused_before_anything_is_sent() -> None:
     http = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(500)))
     client = Client("http://duly", token="x", namespace="ns", http=http)

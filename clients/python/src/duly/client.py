@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -41,8 +42,9 @@ class AsyncClient:
         self._timeout = timeout
         self._owns_http = http is None
         self._http = http or self._new_http(CONNECTIONS_MAX)
-        # For each request a pool looks at every one that waits there; here they wait in a line.
-        self._turns = asyncio.Semaphore(CONNECTIONS_MAX)
+        # For each request a pool looks at every one that waits there; here they wait in a line. A
+        # client of the user's has bounds of its own.
+        self._turns = asyncio.Semaphore(CONNECTIONS_MAX) if http is None else None
         # Streams are as many as workers; in the same pool they would leave nothing to settle with.
         self._streams = http or self._new_http(None)
 
@@ -70,9 +72,27 @@ class AsyncClient:
     def _url(self, path: str) -> str:
         return f"{self.options.url}/v1/{self.options.namespace}/{path}"
 
+    @asynccontextmanager
+    async def _turn(self, path: str) -> AsyncIterator[None]:
+        """Waits in the line, for as long as a request may take."""
+        turns = self._turns
+        if turns is None:
+            yield
+            return
+        turn = turns.acquire()
+        try:
+            await (asyncio.wait_for(turn, self._timeout) if turns.locked() else turn)
+        except asyncio.TimeoutError as error:
+            text = f"{path}: no connection was free within {self._timeout} s"
+            raise ConnectionFailed(text) from error
+        try:
+            yield
+        finally:
+            turns.release()
+
     async def _send_once(self, call: Call[T]) -> T:
         try:
-            async with self._turns:
+            async with self._turn(f"{call.method} {call.path}"):
                 response = await self._http.request(
                     call.method,
                     self._url(call.path),
