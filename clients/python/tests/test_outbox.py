@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import psycopg
@@ -13,7 +15,8 @@ import pytest
 import sqlalchemy
 from sqlalchemy.orm import Session
 
-from duly import UsageError, outbox
+from duly import NewEvent, UsageError, outbox
+from duly.testing import TestServer
 
 from .postgres import outbox_database
 
@@ -100,6 +103,26 @@ def test_a_push_of_a_savepoint_that_is_undone_is_not_there(address: str) -> None
         outbox.push(cursor, "third", 7, namespace="shop")
         cursor.execute("select queue from duly_outbox order by n")
         assert [queue for (queue,) in cursor] == ["shop.first", "shop.second", "shop.third"]
+
+
+def test_an_option_that_is_none_is_none_at_all(
+    address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = address.split()[0].removeprefix("host=").replace("/", "%2F")
+    monkeypatch.setenv("DULY_SERVER__OUTBOX__URL", f"postgres://postgres@{folder}/postgres")
+    options = [field.name for field in fields(NewEvent) if field.name not in ("payload", "delay")]
+    with psycopg.connect(address) as connection, connection.cursor() as cursor:
+        cursor.execute("truncate duly_outbox")
+        for number, name in enumerate(options):
+            given: dict[str, Any] = {name: None}
+            outbox.push(cursor, "close", number, namespace="test", **given)
+        every: dict[str, Any] = dict.fromkeys(options)
+        outbox.push(cursor, "close", len(options), namespace="test", **every)
+    with TestServer(f"sqlite:{tmp_path / 'jobs.db'}") as server, server.client() as client:
+        handled: set[object] = set()
+        while len(handled) <= len(options) and (leases := client.lease("close", limit=99, wait=8)):
+            handled.update(lease.payload() for lease in leases)
+    assert handled == set(range(len(options) + 1))
 
 
 DAY = 86_400

@@ -35,14 +35,14 @@ def interval(milliseconds: int) -> str:
 def arguments(
     namespace: str, queue: str, payload: object, delay: Span, options: dict[str, Any]
 ) -> tuple[str, str, str, str]:
-    """Returns the arguments of `duly_push`."""
+    """Returns the arguments of `duly_push`; an option that is `None` is not there."""
     checked_name("namespace", namespace)
     checked_name("queue", queue)
     return (
         f"{namespace}.{queue}",
         json.dumps(encode(payload)),
         interval(span_ms("delay", delay)),
-        json.dumps(options),
+        json.dumps({name: value for name, value in options.items() if value is not None}),
     )
 
 
