@@ -15,6 +15,11 @@ use crate::world::{Order, TestDatabase, TestMysql, eventually, order};
 pub(crate) const DEFERRED: &str = "select count(*) from duly_outbox_deferred";
 pub(crate) const REFUSED: &str = "select count(*) from duly_outbox_refused";
 
+/// Returns the query that counts the rows that were put aside for a reason with these words.
+pub(crate) fn refused(words: &str) -> String {
+    format!("{REFUSED} where reason like '%{words}%'")
+}
+
 fn in_runtime(work: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build().unwrap().block_on(work);
@@ -153,6 +158,23 @@ impl Outbox {
             ),
         };
         self.execute(&sql).await;
+    }
+
+    /// The same with an id, where an insert gives it: in its column, or among the options.
+    pub(crate) async fn push_plain_under(&self, number: u64, id: EventId, options: &str) {
+        let options = match self {
+            Self::Postgres(_) if options == "{}" => format!("{{\"id\": \"{id}\"}}"),
+            Self::Postgres(_) => options.replacen('{', &format!("{{\"id\": \"{id}\", "), 1),
+            Self::Sqlite(_) | Self::Mysql(_) => {
+                let payload = format!("{{\"number\": {number}}}");
+                let sql = format!(
+                    "insert into duly_outbox (queue, payload, id, options) \
+                     values ('orders', '{payload}', '{id}', '{options}')"
+                );
+                return self.execute(&sql).await;
+            }
+        };
+        self.push_plain_with(number, &options).await;
     }
 
     /// Puts the refused rows back, as the guide says; or under new ids.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use sqlx_0_8::Executor;
 
 use crate::databases::Outbox;
-use crate::world::{Seen, TestDatabase, World, bus, eventually, order};
+use crate::world::{Seen, TestDatabase, World, bus, eventually, order, orders};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plain_sql_pushes_when_its_transaction_commits() {
@@ -268,6 +268,25 @@ impl Value for Bus {
 }
 
 /// A relay may come late, and finds what an application has long given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_that_was_chosen_stays_whatever_the_key_is() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = bus("memory:", &seen).await;
+        let queue = orders(&bus);
+        let ids: Vec<_> = (0..3).map(|_| queue.new_id()).collect();
+        let options = ["{}", r#"{"key": "shop:9"}"#, r#"{"unique": "shop:9"}"#];
+        for ((number, id), options) in (0..).zip(&ids).zip(options) {
+            outbox.push_plain_under(number, *id, options).await;
+        }
+        let relay = outbox.relay(&bus).await;
+        seen.reach(3).await;
+        let handled: Vec<_> = seen.ids().into_values().flatten().collect();
+        assert_eq!(handled, ids, "{}", outbox.name());
+        relay.stop().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expiry_counts_from_the_insert() {
     for outbox in Outbox::all().await {

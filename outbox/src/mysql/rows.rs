@@ -116,6 +116,7 @@ fn content<'a>(text: impl Fn(usize) -> Option<&'a str>, n: i64, at: i64) -> RowC
             due: text(5).and_then(|due| due.parse().ok()).map(millis),
             at: millis(at),
             id,
+            is_id_chosen: text(6).is_some(),
             options: text(7).unwrap_or("{}").to_owned(),
         }),
         Err(error) => RowContent::Unreadable(error.to_string()),

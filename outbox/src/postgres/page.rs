@@ -128,6 +128,7 @@ fn content<'a>(text: impl Fn(usize) -> Option<&'a str>) -> Result<RowContent, St
     let time = |at: usize| text(at)?.parse().ok().map(millis);
     Ok(RowContent::Plain(PlainEvent {
         id: id.parse::<EventId>().map_err(|error| error.to_string())?,
+        is_id_chosen: false, // the options have one that was
         queue: column(4, "queue")?.unwrap_or_default(),
         payload: column(5, "payload")?.unwrap_or_default(),
         due: time(6),

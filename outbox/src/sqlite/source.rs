@@ -214,7 +214,9 @@ fn content(row: &SqlRow<'_>) -> Result<RowContent, String> {
     let payload: String = value(row, "payload")?.unwrap_or_default();
     let millis = |ms: i64| Timestamp::from_millis(u64::try_from(ms).unwrap_or(0));
     let at = value(row, "at")?.map_or(Timestamp::EPOCH, millis);
-    let id = match value::<String>(row, "id")? {
+    let chosen: Option<String> = value(row, "id")?;
+    let is_id_chosen = chosen.is_some();
+    let id = match chosen {
         Some(id) => id.parse::<EventId>().map_err(|error| error.to_string())?,
         None => {
             let n = value(row, "n")?.unwrap_or_default();
@@ -228,6 +230,7 @@ fn content(row: &SqlRow<'_>) -> Result<RowContent, String> {
         due: value(row, "due")?.map(millis),
         at,
         id,
+        is_id_chosen,
         options: value(row, "options")?.unwrap_or_else(|| "{}".to_owned()),
     }))
 }

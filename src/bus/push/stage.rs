@@ -36,6 +36,8 @@ pub struct PlainEvent {
     pub at: Timestamp,
     /// The id that was fixed at its insert.
     pub id: EventId,
+    /// Whether it was chosen by who wrote the event.
+    pub is_id_chosen: bool,
     /// Its other options.
     pub options: String,
 }
@@ -97,7 +99,8 @@ impl Bus {
         let now = plain.at.min(handle.inner.now());
         let buckets = handle.buckets();
         let unique = options.event.unique.as_ref().map(|(key, _)| key);
-        let (id, is_given) = match (options.id, unique.or(options.event.key.as_ref())) {
+        let chosen = plain.is_id_chosen.then_some(plain.id);
+        let (id, is_given) = match (options.id.or(chosen), unique.or(options.event.key.as_ref())) {
             (Some(id), _) => (id, true),
             // Its id names its bucket, by which it is found.
             (None, Some(text)) => {
