@@ -23,12 +23,10 @@ pub(crate) struct Page {
 const COLUMNS: &str = "o.xid, o.n, o.repeated, o.event, o.queue, o.payload, o.due, o.id, \
                        o.options, o.at, o.anew";
 
-/// Returns a column of the user's as a text; as the digits of its bytes where the database takes any for
-/// a text, and would send none that is not UTF-8.
-fn column(name: &str) -> String {
+/// Returns a text of the user's; null if it cannot be sent, since the whole page would fail with it.
+fn sendable(text: &str) -> String {
     format!(
-        "case when getdatabaseencoding() = 'SQL_ASCII' \
-             then encode(convert_to({name}::text, 'SQL_ASCII'), 'hex') else {name}::text end"
+        "case when getdatabaseencoding() = 'UTF8' or duly_outbox_is_utf8({text}) then {text} end"
     )
 }
 
@@ -56,14 +54,20 @@ pub(crate) fn select(claim: &Step) -> String {
         }
         None => (String::new(), "false".to_owned()),
     };
-    let [queue, payload, id, options] = ["queue", "payload", "id", "options"].map(column);
+    let texts = [
+        "queue",
+        "payload::text",
+        "id",
+        "coalesce(options::text, '{}')",
+    ];
+    let [queue, payload, id, options] = texts.map(sendable);
     let after = format!("(o.xid, o.n) > ('{xid}'::xid8, {n}::bigint)");
     format!(
         "select xid, n, repeated, \
              encode(event, 'hex'), {queue}, {payload}, case due when 'infinity' then {FOREVER} \
                  when '-infinity' then 0 else (extract(epoch from due) * 1000)::bigint end, {id}, \
              {options}, case when isfinite(at) then (extract(epoch from at) * 1000)::bigint \
-                 else {FOREVER} end, anew, m, getdatabaseencoding() = 'SQL_ASCII' \
+                 else {FOREVER} end, anew, m \
          from (select *, count(*) over () as m, \
              sum(coalesce(octet_length(event), octet_length(payload::text))) \
                  over (order by xid, n rows unbounded preceding) \
@@ -115,24 +119,19 @@ fn content<'a>(text: impl Fn(usize) -> Option<&'a str>) -> Result<RowContent, St
         let event = unhex(event).ok_or("the bytes of the event are no bytes")?;
         return Ok(RowContent::Staged(event));
     }
-    let column = |at: usize, name: &str| match text(at) {
-        Some(digits) if text(12) == Some("t") => {
-            let text = unhex(digits).and_then(|bytes| String::from_utf8(bytes).ok());
-            text.map(Some)
-                .ok_or_else(|| format!("the {name} is not UTF-8"))
-        }
-        text => Ok(text.map(str::to_owned)),
+    let sent = |at: usize, name: &str| {
+        text(at).ok_or_else(|| format!("the {name} is not UTF-8, or has no equivalent there"))
     };
-    let id = column(7, "id")?.unwrap_or_default();
+    let id = sent(7, "id")?;
     let millis = |ms: i64| Timestamp::from_millis(u64::try_from(ms).unwrap_or(0));
     let time = |at: usize| text(at)?.parse().ok().map(millis);
     Ok(RowContent::Plain(PlainEvent {
         id: id.parse::<EventId>().map_err(|error| error.to_string())?,
         is_id_chosen: false, // the options have one that was
-        queue: column(4, "queue")?.unwrap_or_default(),
-        payload: column(5, "payload")?.unwrap_or_default(),
+        queue: sent(4, "queue")?.to_owned(),
+        payload: sent(5, "payload")?.to_owned(),
         due: time(6),
         at: time(9).unwrap_or(Timestamp::EPOCH),
-        options: column(8, "options")?.unwrap_or_else(|| "{}".to_owned()),
+        options: sent(8, "options")?.to_owned(),
     }))
 }

@@ -256,12 +256,17 @@ impl<S: Session + 'static> PostgresSource<S> {
             .collect();
         let mut missing = schema::missing(Database::Postgres, &found);
         let sql = "select to_regclass('duly_outbox_n'), \
-                   to_regprocedure('duly_push(text,json,interval,json)')";
+                   to_regprocedure('duly_push(text,json,interval,json)'), \
+                   to_regprocedure('duly_outbox_is_utf8(text)')";
         let rows = self.run(sql).await?;
         let row = rows.first().ok_or_else(|| unreadable("list of tables"))?;
-        let others = ["sequence duly_outbox_n", "function duly_push"]
-            .into_iter()
-            .zip(row);
+        let others = [
+            "sequence duly_outbox_n",
+            "function duly_push",
+            "function duly_outbox_is_utf8",
+        ]
+        .into_iter()
+        .zip(row);
         let others = others.filter(|(_, found)| found.is_none());
         missing.extend(others.map(|(name, _)| name.to_owned()));
         schema::check_missing(Database::Postgres, &missing)?;

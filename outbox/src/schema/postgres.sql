@@ -115,6 +115,17 @@ create or replace function duly_new_id() returns text language sql volatile as $
     ) as made, generate_series(0, 25) as i
 $$;
 
+-- Returns whether a text can be sent to a relay: the encoding of this database may take any bytes, or
+-- characters that have no equivalent.
+create or replace function duly_outbox_is_utf8(value text) returns boolean
+language plpgsql immutable strict as $$
+begin
+    perform convert_to(value, 'UTF8');
+    return true;
+exception when character_not_in_repertoire or untranslatable_character then
+    return false;
+end $$;
+
 -- Pushes an event that is due at a time, when this transaction commits. Returns its id; null where
 -- a key decides on the id, and the event is found by that key.
 create or replace function duly_push_at(
