@@ -7,16 +7,94 @@ use std::time::Duration;
 
 use duly::prelude::*;
 use duly::store::{MemoryStore, operation::StoreOp};
+use futures_util::FutureExt;
 
 use crate::aged::{few_ends, forget};
 use crate::databases::{DEFERRED, Outbox, REFUSED};
 use crate::faulty::{Fault, Faulty};
 use crate::partly::{away, faulty};
-use crate::world::{Seen, eventually, orders};
+use crate::world::{Seen, builder, eventually, orders};
 
 /// How slow: a relay that gives up before leaves behind what the database does nevertheless.
 const SLOW: Duration = Duration::from_millis(2_500);
 const UNAVAILABLE: Fault = Fault::Refused(ErrorKind::Unavailable);
+
+/// How a relay ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Stop,
+    Shutdown,
+}
+
+/// What it holds would else wait for the end of its claims, also where it had more than a page.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_relay_has_not_come_to_is_at_once_free_for_the_next() {
+    let mut cases = Vec::new();
+    for (end, page) in [
+        (End::Stop, 1),
+        (End::Stop, 3),
+        (End::Shutdown, 1),
+        (End::Shutdown, 3),
+    ] {
+        for outbox in Outbox::all().await {
+            cases.push(ends_within((end, page), outbox));
+        }
+    }
+    futures_util::future::join_all(cases).await;
+}
+
+async fn ends_within((end, page): (End, u64), outbox: Outbox) {
+    let at = format!("{end:?} at page {page} of {}", outbox.name());
+    let seen = Seen::default();
+    let (store, bus) = faulty(&seen, MemoryStore::new()).await;
+    outbox.push(&orders(&bus), 0..4_500, When::Now).await;
+    // The store is at a push of the page when the relay ends.
+    let (reached, is_reached) = tokio::sync::oneshot::channel();
+    let (go_on, may_go_on) = channel::<()>();
+    let (mut reached, mut pushed) = (Some(reached), 0);
+    store.meets(move |key, op| {
+        let StoreOp::Push(events) = op else {
+            return Fault::None;
+        };
+        pushed += events.len() as u64;
+        if key.queue.as_str() == "orders"
+            && pushed > (page - 1) * 1_000
+            && let Some(reached) = reached.take()
+        {
+            reached.send(()).unwrap();
+            may_go_on.recv().ok();
+        }
+        Fault::None
+    });
+    let relay = outbox.relay(&bus).await;
+    is_reached.await.unwrap();
+    let mut ending = match end {
+        End::Stop => relay.stop().boxed_local(),
+        End::Shutdown => async {
+            bus.clone().shutdown(Duration::from_secs(5)).await.unwrap();
+            eventually("the relay ends", async || relay.has_ended()).await;
+        }
+        .boxed_local(),
+    };
+    assert!(futures_util::poll!(&mut ending).is_pending(), "{at}");
+    drop(go_on);
+    ending.await;
+    let held = match &outbox {
+        Outbox::Postgres(_) => {
+            "select count(*) from (select holder from duly_outbox_step order by n desc limit 1) \
+             as newest where holder <> ''"
+        }
+        Outbox::Mysql(_) => "select count(*) from duly_outbox where holder <> ''",
+        Outbox::Sqlite(_) => "select 0",
+    };
+    assert_eq!(outbox.number(held).await, 0, "{at}");
+    let next = builder(&seen).shared_store(store).start().await.unwrap();
+    let relay = outbox.relay(&next).await;
+    seen.reach(4_500).await;
+    outbox.settled().await;
+    assert_eq!(outbox.number(REFUSED).await, 0, "{at}");
+    relay.stop().await;
+}
 
 /// What the relay is at when it is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

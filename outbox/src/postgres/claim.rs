@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::postgres::page;
 use crate::postgres::session::{bytes, text};
-use crate::postgres::step::Step;
+use crate::postgres::step::{STEPS_IN_PART, Step};
 use crate::relay::source::Closing;
 
 /// Whatever the database's defaults are: the plans are those of the indexes, and each statement sees
@@ -78,6 +78,17 @@ pub(crate) fn close(
         );
     }
     sql + " select n from step"
+}
+
+/// Returns the statement by which other relays go on where the relay `own` has stopped.
+pub(crate) fn release(own: &str) -> String {
+    format!(
+        "insert into duly_outbox_step (n, part, cluster, done, reading, passed_xid, passed_n, \
+         repeated, holder, until) select n + 1, (n + 1) / {STEPS_IN_PART} % 2, cluster, done, \
+         reading, passed_xid, passed_n, repeated, '', clock_timestamp() \
+         from (select * from duly_outbox_step order by n desc limit 1) as newest \
+         where holder = '{own}'"
+    )
 }
 
 /// It gets to its end however many rows there are, also once the relay has given it up; a lock does

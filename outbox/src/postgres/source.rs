@@ -41,6 +41,8 @@ pub(crate) struct PostgresSource<S> {
     taken: Option<(Step, Page, Instant)>,
     /// How long the next page is held.
     hold: Duration,
+    /// Whether others may be leaving rows alone for this relay.
+    may_hold: bool,
     news: News,
     /// How long the quickest look took.
     quickest: Duration,
@@ -55,6 +57,7 @@ impl<S: Session + 'static> PostgresSource<S> {
             own: format!("{:016x}", fastrand::u64(..)),
             taken: None,
             hold: HOLD_MIN,
+            may_hold: false,
             news: News::default(),
             quickest: REQUEST_MAX,
             swept_all: None,
@@ -75,14 +78,16 @@ impl<S: Session + 'static> PostgresSource<S> {
     }
 
     /// Runs the statements of a step; `None` if another relay was faster.
-    async fn step(&mut self, sql: &str, n: u64) -> Result<Option<Vec<TextRow>>> {
+    async fn step(&mut self, step: &Step, sql: &str) -> Result<Option<Vec<TextRow>>> {
+        self.may_hold |= step.holder.is_some();
         let reply = match self.request(sql).await? {
             Err(error) if error.is_unique_violation() => return Ok(None),
             reply => reply?,
         };
         let mut rows = reply.into_iter();
         let first = rows.next().and_then(|row| row.into_iter().next().flatten());
-        let is_own = first.is_some_and(|first| first == n.to_string());
+        let is_own = first.is_some_and(|first| first == step.n.to_string());
+        self.may_hold = is_own && step.holder.is_some();
         Ok(is_own.then(|| rows.collect()))
     }
 
@@ -112,7 +117,7 @@ impl<S: Session + 'static> PostgresSource<S> {
             }
             NextStep::Push { claim, is_repeated } => {
                 let (sql, began) = (claim::claim(&claim, self.hold), Instant::now());
-                let Some(rows) = self.step(&sql, claim.n).await? else {
+                let Some(rows) = self.step(&claim, &sql).await? else {
                     return Ok(TakeReply::Locked);
                 };
                 let page = page::read(&rows, is_repeated)?;
@@ -135,7 +140,7 @@ impl<S: Session + 'static> PostgresSource<S> {
         step.n += 1;
         step.done = look.now;
         step.holder = None;
-        self.step(&step.insert(self.hold), step.n).await.map(drop)
+        self.step(&step, &step.insert(self.hold)).await.map(drop)
     }
 
     async fn reset(&mut self, look: Look) -> Result<()> {
@@ -156,9 +161,8 @@ impl<S: Session + 'static> PostgresSource<S> {
             is_repeated: false,
             holder: Some(self.own.clone()),
         };
-        self.step(&claim::reset(&step, self.hold), step.n)
-            .await
-            .map(drop)
+        let sql = claim::reset(&step, self.hold);
+        self.step(&step, &sql).await.map(drop)
     }
 
     async fn close_page(&mut self, closing: Closing) -> Result<bool> {
@@ -171,7 +175,7 @@ impl<S: Session + 'static> PostgresSource<S> {
         let is_repeated = closing.is_repeated || !is_whole && page.is_repeated;
         let step = claim.passing(last, is_whole && page.is_last, is_repeated);
         let sql = claim::close((&step, self.hold), &page.places, &closing);
-        let is_passed = self.step(&sql, step.n).await?.is_some();
+        let is_passed = self.step(&step, &sql).await?.is_some();
         let took = began.elapsed();
         self.hold = (2 * took).clamp(HOLD_MIN, HOLD_MAX);
         if !is_passed {
@@ -183,6 +187,16 @@ impl<S: Session + 'static> PostgresSource<S> {
             );
         }
         Ok(is_passed)
+    }
+
+    async fn release_rows(&mut self) -> Result<()> {
+        if !self.may_hold {
+            return Ok(());
+        }
+        match self.request(&claim::release(&self.own)).await? {
+            Err(error) if error.is_unique_violation() => Ok(()), // another relay goes on already
+            reply => Ok(reply.map(drop)?),
+        }
     }
 
     async fn count(&mut self) -> Result<Waiting> {
@@ -297,6 +311,10 @@ impl<S: Session + 'static> Source for PostgresSource<S> {
 
     fn close(&mut self, closing: Closing) -> BoxFuture<'_, Result<bool>> {
         Box::pin(self.close_page(closing))
+    }
+
+    fn release_page(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.release_rows())
     }
 
     fn groups(&mut self, behind: String) -> BoxFuture<'_, Result<Vec<String>>> {

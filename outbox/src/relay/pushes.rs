@@ -244,9 +244,9 @@ impl<S: Source> Run<S> {
         }
     }
 
-    /// Waits a moment for the pushes under way, settles what they came to, and gives back the deferred
-    /// rows of the others, so that the next relay need not wait for their claims to end. Of a database
-    /// that does not reply they end by themselves.
+    /// Waits a moment for the pushes under way, settles what they came to, and gives back what this
+    /// relay holds, so that the next one need not wait for the claims to end. Of a database that does
+    /// not reply they end by themselves.
     pub(crate) async fn finish(&mut self) {
         let (mut keys, mut fates) = (Vec::new(), Vec::new());
         let deadline = Instant::now() + PATIENCE;
@@ -266,6 +266,9 @@ impl<S: Source> Run<S> {
         if self.pushes.has_claimed
             && let Err(error) = self.call(Source::release_deferred).await
         {
+            self.database_failed(&error);
+        }
+        if let Err(error) = self.call(Source::release_page).await {
             self.database_failed(&error);
         }
     }

@@ -133,9 +133,8 @@ impl<S: Source> Run<S> {
         };
         let work = async {
             self.work(pushes).await;
-            if !self.is_closed {
-                self.finish().await;
-            }
+            self.stop.cancel(); // also where the bus was shut down, it waits no longer than at a stop
+            self.finish().await;
         };
         tokio::select! {
             biased;
@@ -257,10 +256,9 @@ impl<S: Source> Run<S> {
             return Ok(Turn::Nothing);
         };
         let fates = self.push_page(&rows).await;
-        if self.is_closed {
-            return Ok(Turn::Closed);
-        }
-        let may_defer = self.deferred < DEFERRED_MAX || !self.is_store_away().await;
+        // The next relay pushes what a bus that was shut down has not taken.
+        let may_defer =
+            !self.is_closed && (self.deferred < DEFERRED_MAX || !self.is_store_away().await);
         let passed = passed(&fates, may_defer);
         let counts = OutcomeCounts::of(fates.iter().take(passed).map(|row| &row.fate));
         let closing = closing(fates, passed);
@@ -277,7 +275,9 @@ impl<S: Source> Run<S> {
                 .iter()
                 .for_each(|name| self.groups.deferred(name, now));
         }
-        Ok(if !is_whole {
+        Ok(if self.is_closed {
+            Turn::Closed
+        } else if !is_whole {
             Turn::Failed
         } else if has_more {
             Turn::Passed

@@ -38,6 +38,11 @@ pub(crate) trait Source: Send + 'static {
     /// meanwhile.
     fn close(&mut self, closing: Closing) -> BoxFuture<'_, Result<bool>>;
 
+    /// Lets other relays go on at once with the rows that this one has taken or would take next.
+    fn release_page(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Returns the groups behind a name that have deferred rows, in their order, at most
     /// [`GROUPS_MAX`].
     fn groups(&mut self, behind: String) -> BoxFuture<'_, Result<Vec<String>>>;
