@@ -132,4 +132,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         )],
         outbox("relays_whose_pages_take_long_go_on_beside_each_other"),
     ),
+    InTransaction.bug(
+        "outbox-stopped-holds",
+        "a relay that was stopped keeps the rows that it has not come to",
+        &[always("PostgresSource::release_rows", "!self.may_hold")],
+        outbox("what_a_relay_has_not_come_to_is_at_once_free_for_the_next"),
+    ),
+    InTransaction.bug(
+        "outbox-text-blocks",
+        "a text that PostgreSQL cannot send is asked for as it is",
+        &[put_in_text("postgres::page::sendable", "getdatabaseencoding() = 'UTF8' or", "true or")],
+        outbox("a_text_of_postgresql_that_is_not_utf_8_is_put_aside_and_blocks_nothing"),
+    ),
 ];
