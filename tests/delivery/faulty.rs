@@ -1,6 +1,6 @@
 //! A store that does badly where a test says so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -11,8 +11,9 @@ use duly::store::operation::{
     Delivery, NewEvent, PushOutcome, PushReport, Reply, Response, StoreOp,
 };
 use duly::store::{
-    Control, Durability, MemberInfo, Membership, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
-    RecordTable, Setting, Store, StoreFuture, Watcher,
+    CheckTask, Control, Damage, DamageKind, Durability, KnownBuckets, MemberInfo, Membership,
+    Outbox, OutboxLimit, OutboxPage, OutboxWatcher, RecordTable, Setting, Store, StoreFuture,
+    Watcher,
 };
 use duly::time::Timestamp;
 use duly::{Error, ErrorKind, QueueName};
@@ -56,6 +57,10 @@ pub(crate) struct Faulty {
     faults: Mutex<Box<Faults>>,
     /// What becomes of roll calls, and of reading what was set.
     rolls: Mutex<Fault>,
+    /// The buckets with damage that a check finds.
+    pub(crate) damaged: Arc<Mutex<BTreeSet<BucketKey>>>,
+    /// Buckets that it does not know of while it cannot list all of them.
+    pub(crate) unlisted: Mutex<BTreeSet<BucketKey>>,
     /// How much later its records are read, in microseconds.
     pub(crate) reads_late_us: AtomicU64,
     pub(crate) shared: bool,
@@ -89,6 +94,8 @@ impl Faulty {
             near: Arc::clone(near),
             faults: Mutex::new(Box::new(|_, _| Fault::None)),
             rolls: Mutex::new(Fault::None),
+            damaged: Arc::default(),
+            unlisted: Mutex::default(),
             reads_late_us: AtomicU64::new(0),
             shared: near.is_shared(),
             is_deaf: AtomicBool::new(false),
@@ -161,6 +168,10 @@ impl Faulty {
         }
     }
 
+    fn fault_of(&self, bucket: &BucketKey, op: &StoreOp) -> Fault {
+        (*self.faults.lock().expect("no test panics in there"))(bucket, op)
+    }
+
     fn touches_records(&self) {
         if self
             .limit
@@ -192,7 +203,7 @@ impl std::fmt::Debug for Faulty {
 impl Store for Faulty {
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Response> {
         self.touches_records();
-        let fault = (*self.faults.lock().expect("no test panics in there"))(bucket, &op);
+        let fault = self.fault_of(bucket, &op);
         let bucket = bucket.clone();
         match (fault, &op) {
             (Fault::Twice, StoreOp::Push(_)) => drop(self.near.apply(&bucket, op.clone())),
@@ -246,6 +257,38 @@ impl Store for Faulty {
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
         self.met(|near| near.buckets())
+    }
+
+    fn known_buckets(&self) -> StoreFuture<KnownBuckets> {
+        let unlisted = self.unlisted.lock().expect("no test panics in there");
+        let (all, unlisted) = (self.buckets(), unlisted.clone());
+        StoreFuture::new(async move {
+            let mut known = all.await?;
+            if unlisted.is_empty() {
+                return Ok(KnownBuckets::all(known));
+            }
+            known.retain(|bucket| !unlisted.contains(bucket));
+            let away = Error::new(ErrorKind::Unavailable, "the test says so");
+            Ok(KnownBuckets::some(known, away))
+        })
+    }
+
+    /// A check of a bucket meets with faults as a read of its counts does.
+    fn check_bucket(&self, bucket: &BucketKey, task: CheckTask) -> StoreFuture<Vec<Damage>> {
+        let fault = self.fault_of(bucket, &StoreOp::Stats);
+        let (damaged, bucket) = (Arc::clone(&self.damaged), bucket.clone());
+        self.meets_with(fault, move |_| {
+            let mut damaged = damaged.lock().expect("no test panics in there");
+            if !damaged.contains(&bucket) {
+                return StoreFuture::ready(Ok(Vec::new()));
+            }
+            if task.repairs {
+                damaged.remove(&bucket);
+            }
+            let mut damage = Damage::new(DamageKind::Stray, "the test says so");
+            damage.repaired = task.repairs;
+            StoreFuture::ready(Ok(vec![damage]))
+        })
     }
 
     fn watch(&self, watcher: Weak<dyn Watcher>) -> duly::Result<()> {

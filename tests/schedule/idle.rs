@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use duly::event::BucketKey;
 use duly::prelude::*;
 use duly::schedule::MissedPolicy;
+use duly::store::Store;
 use duly::store::operation::StoreOp;
 use duly::testing::TestBus;
 
@@ -88,4 +90,100 @@ async fn what_a_start_costs_does_not_grow_with_the_schedules_that_rest() {
         costs.push(calls.load(Ordering::Relaxed));
     }
     assert!(costs[1] <= costs[0] + 10, "{costs:?}");
+}
+
+/// What of a store does badly when a bus starts.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    /// Each call of the count of a bucket.
+    Counts(Fault),
+    /// The first call of the count of the bucket with the schedule.
+    FirstCount(Fault),
+    /// Whatever is done to queues of schedules.
+    Schedules(Fault),
+    /// It cannot list all buckets, and does not know of that with the schedule.
+    Unlisted,
+}
+
+const TROUBLES: [Trouble; 8] = [
+    Trouble::Counts(Fault::Refused(ErrorKind::Unavailable)),
+    Trouble::Counts(Fault::Hung),
+    Trouble::Counts(Fault::Held(Duration::from_secs(3))),
+    Trouble::FirstCount(Fault::Refused(ErrorKind::Unavailable)),
+    Trouble::FirstCount(Fault::Hung),
+    Trouble::FirstCount(Fault::Held(Duration::from_secs(3))),
+    Trouble::Schedules(Fault::Refused(ErrorKind::Unavailable)),
+    Trouble::Unlisted,
+];
+
+/// The buckets of a queue of schedules in which there is one, or none.
+async fn buckets(store: &Arc<dyn Store>, with: bool) -> Vec<BucketKey> {
+    let mut found = Vec::new();
+    for bucket in store.buckets().await.unwrap() {
+        let stats = StoreOp::stats().apply(&**store, &bucket).await.unwrap();
+        if bucket.queue.ends_with("duly.schedules") && (stats.scheduled > 0) == with {
+            found.push(bucket);
+        }
+    }
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bus_that_starts_while_the_store_does_badly_passes_over_nothing_afterwards() {
+    for (trouble, is_declared) in TROUBLES.iter().flat_map(|it| [(*it, false), (*it, true)]) {
+        let what = format!("{trouble:?}, declared: {is_declared}");
+        let (shared, seen) = (Shared::new(), Seen::default());
+        let hourly = options("every 1h").missed(MissedPolicy::Skip);
+        let declared = [("shop.hourly", hourly.clone())];
+        let declared = if is_declared { &declared[..] } else { &[] };
+        let first = shared.start(builder(&seen, declared)).await;
+        let schedules = first.schedules();
+        // Some have gone, and their buckets are left.
+        for number in 0..6 {
+            let name = format!("shop.{number}");
+            schedules.set(&name, hourly.clone()).await.unwrap();
+        }
+        schedules.set("shop.hourly", hourly.clone()).await.unwrap();
+        first.advance(HOUR).await;
+        for number in 0..6 {
+            schedules.remove(&format!("shop.{number}")).await.unwrap();
+        }
+        first.advance(HOUR).await;
+        first.shutdown(HOUR).await.unwrap();
+        let with = buckets(&shared.store, true).await;
+        assert_eq!(with.len(), 1, "{what}");
+        assert!(!buckets(&shared.store, false).await.is_empty(), "{what}");
+        let way = Faulty::to(&shared.store);
+        let (mut is_first, only) = (true, with[0].clone());
+        match trouble {
+            Trouble::Counts(fault) => way.meets(move |_, op| match op {
+                StoreOp::Stats => fault,
+                _ => Fault::None,
+            }),
+            Trouble::FirstCount(fault) => way.meets(move |bucket, op| match op {
+                StoreOp::Stats if *bucket == only && std::mem::take(&mut is_first) => fault,
+                _ => Fault::None,
+            }),
+            Trouble::Schedules(fault) => way.meets(move |bucket, _| {
+                if bucket.queue.is_own() {
+                    fault
+                } else {
+                    Fault::None
+                }
+            }),
+            Trouble::Unlisted => way.unlisted.lock().unwrap().extend(with),
+        }
+        let next = builder(&seen, declared).shared_store(Arc::clone(&way) as _);
+        let start = TestBus::start_on(shared.clock(), next);
+        let next = start.await.unwrap();
+        next.advance(Duration::from_secs(4)).await;
+        way.is(Fault::None);
+        way.unlisted.lock().unwrap().clear();
+        let began = next.now();
+        next.advance(HOUR * 9).await;
+        let expected = hourly.instants(began).take_while(|at| *at <= next.now());
+        let mut ran = instants(&seen, "shop.hourly");
+        ran.retain(|at| *at > began);
+        assert_eq!(ran, expected.collect::<Vec<_>>(), "{what}");
+    }
 }

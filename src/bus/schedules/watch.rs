@@ -121,9 +121,10 @@ impl Watch {
 
     /// Looks for schedules in queues without a worker; returns whether all new ones were looked at.
     async fn look(&mut self, inner: &Arc<Inner>) -> Result<bool> {
-        let known = inner.open()?.known_buckets().await?.buckets;
+        let known = inner.open()?.known_buckets().await?;
+        let is_whole = known.away.is_none();
         let mut others: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for bucket in { known.into_iter() }.filter(|bucket| has_schedules(&bucket.queue)) {
+        for bucket in { known.buckets.into_iter() }.filter(|bucket| has_schedules(&bucket.queue)) {
             others.entry(bucket.queue.clone()).or_default().push(bucket);
         }
         {
@@ -133,8 +134,8 @@ impl Watch {
         let (turn, is_all) = self.resting.turn(others);
         let looks = turn.into_iter().map(|(queue, buckets)| async move {
             let count = operator_call(count(inner, &buckets)).await;
-            // One that cannot be asked has its turn again.
-            (queue, count.unwrap_or(0) == 0)
+            // One that may have a schedule has a worker, which tries again and ends if it has none.
+            (queue, is_whole && matches!(count, Ok(0)))
         });
         let mut looks = as_they_come(looks);
         while let Some((queue, rests)) = looks.next().await {

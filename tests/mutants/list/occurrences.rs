@@ -145,6 +145,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         schedule("a_list_has_each_schedule_once_while_all_of_them_are_carried_out"),
     ),
     Occurrences.bug(
+        "namespace-rests-uncounted",
+        "a namespace whose schedules cannot be counted rests as one without any",
+        &[put("Watch::look", "matches!($count, Ok(0))", "$count.unwrap_or(0) == 0")],
+        schedule("a_bus_that_starts_while_the_store_does_badly_passes_over_nothing_afterwards"),
+    ),
+    Occurrences.bug(
         "slow-clock-spins",
         "a node whose clock is behind looks at a schedule that is due again and again",
         &[put("advance::advance", "«$look.due.max($inner.now())»", "$inner.now()")],
