@@ -71,7 +71,8 @@ impl Bus {
     /// resume and a change of a schedule have a line each time that they change something, the same of
     /// all else one in ten minutes. The line follows the action: it is pushed behind it, before the end
     /// of [`shutdown`](Self::shutdown), and an action whose line the store does not take is done all the
-    /// same, and that is logged.
+    /// same, and that is logged. An action whose future is dropped half-way completes its current step,
+    /// and has its line, as has one that may be done: one with the error [`Unknown`](crate::ErrorKind::Unknown).
     ///
     /// A target that begins with `shop.`, such as `shop.close`, is of the namespace `shop`. Of each
     /// namespace, and of all that is of none, the newest 10,000 lines are kept, for 400 days; beside

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::bus::completed::Completed;
 use crate::bus::handle::Bus;
 use crate::bus::names::MatchLevel;
+use crate::bus::program_audit::is_done;
 use crate::bus::state::program_actions::ProgramAction;
 use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
@@ -154,12 +155,13 @@ impl Bus {
                 let control = inner.open()?.control_of(&queue).await;
                 changes_nothing = control.is_ok_and(|it| it.unwrap_or_default().paused == paused);
             }
-            inner.open()?.set(&queue, setting).await?;
+            let set = inner.open()?.set(&queue, setting).await;
             match setting {
-                Setting::Paused(_) if changes_nothing => {}
+                _ if changes_nothing || !is_done(&set, |()| true) => {}
                 Setting::Paused(_) => audited_by.note_each(&inner, done),
                 _ => audited_by.note(&inner, done),
             }
+            set?;
             let orders = inner.flow().as_ref().map(|flow| flow.orders());
             // This node need not wait for its next membership poll, and may have none.
             if let Some(orders) = orders

@@ -5,15 +5,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::bus::completed::Completed;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::state::program_actions::{AuditedBy, LineStatus, ProgramAction};
 use crate::core::membership::host_name;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 use crate::flow::host;
 use crate::record::BY_BYTES_MAX;
 
@@ -61,10 +63,56 @@ impl AuditedBy {
     }
 }
 
+/// The line of an action that may have many steps: it is noted with the first one that changes anything,
+/// as the caller may be gone before the last.
+pub(super) struct ActionLine {
+    inner: Arc<Inner>,
+    audited_by: AuditedBy,
+    action: ProgramAction,
+    is_noted: AtomicBool,
+}
+
+impl ActionLine {
+    pub(super) fn new(
+        inner: &Arc<Inner>,
+        audited_by: AuditedBy,
+        action: ProgramAction,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Arc::clone(inner),
+            audited_by,
+            action,
+            is_noted: AtomicBool::new(false),
+        })
+    }
+
+    /// Does a step, to its end though the caller may be gone meanwhile.
+    pub(super) fn step<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+        has_changed: fn(&T) -> bool,
+    ) -> Completed<Result<T>> {
+        let line = Arc::clone(self);
+        let step = async move {
+            let done = work.await;
+            if is_done(&done, has_changed) && !line.is_noted.swap(true, Ordering::Relaxed) {
+                line.audited_by.note(&line.inner, line.action.clone());
+            }
+            done
+        };
+        Completed::new(&self.inner.runtime, step)
+    }
+}
+
 /// Waits until the lines of what was done before are written, or could not be, for a moment at most.
 pub(super) async fn written(inner: &Arc<Inner>) {
     if inner.program_actions.first().is_some() {
-        let all = async { while write_first(inner).await {} };
+        // A line that is on its way when nobody waits any more is not written again by another task.
+        let next = || {
+            let of = Arc::clone(inner);
+            Completed::new(&inner.runtime, async move { write_first(&of).await })
+        };
+        let all = async { while next().await {} };
         // What is not written in time stays with its task.
         let _ = timeout(WRITTEN_MAX, all).await;
     }
@@ -101,6 +149,14 @@ async fn write_first(inner: &Arc<Inner>) -> bool {
         tracing::error!(%error, actor, action, target, "audit failed");
     }
     true
+}
+
+/// Returns whether an action has changed anything, or may have.
+pub(super) fn is_done<T>(done: &Result<T>, has_changed: impl FnOnce(&T) -> bool) -> bool {
+    match done {
+        Ok(done) => has_changed(done),
+        Err(error) => error.kind() == ErrorKind::Unknown,
+    }
 }
 
 /// Returns the name of this program and of its machine, such as `orders@web-1`.

@@ -8,6 +8,7 @@ mod accepted;
 mod apart;
 mod asking;
 mod audit;
+mod audited;
 mod blocking;
 mod bulk;
 mod call;

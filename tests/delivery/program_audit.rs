@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use crate::faulty::{Fault, Faulty};
 use crate::world::{ORDERS, World, secs};
 
-const SHOP: &str = "shop.orders";
+pub(super) const SHOP: &str = "shop.orders";
 
 over_every_store! {
     what_a_program_does_that_others_see_has_one_line,
@@ -27,13 +27,13 @@ async fn all(bus: &Bus) -> Vec<AuditLine> {
 }
 
 /// Returns what was done to what, the oldest line first.
-async fn lines(bus: &Bus) -> Vec<(String, String)> {
+pub(super) async fn lines(bus: &Bus) -> Vec<(String, String)> {
     let all = all(bus).await.into_iter();
     all.map(|line| (line.action, line.target)).collect()
 }
 
 /// Buries events, and returns their ids.
-async fn buried(queue: &Queue<u64>, many: usize) -> Vec<EventId> {
+pub(super) async fn buried(queue: &Queue<u64>, many: usize) -> Vec<EventId> {
     queue.push_many(0..many as u64, When::Now).await.unwrap();
     let mut dead = Vec::new();
     while dead.len() < many {
@@ -230,7 +230,7 @@ async fn a_line_is_there_when_the_bus_has_stopped(world: World) {
 }
 
 /// A bus whose way to the store meets a fault with each line.
-async fn with_lines_that_meet(fault: Fault) -> (World, Arc<Faulty>, TestBus) {
+pub(super) async fn with_lines_that_meet(fault: Fault) -> (World, Arc<Faulty>, TestBus) {
     let world = World::memory();
     let way = Faulty::to(&world.store);
     lines_meet(&way, fault);

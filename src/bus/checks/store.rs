@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
+use crate::bus::program_audit::ActionLine;
 use crate::bus::state::program_actions::{AuditedBy, ProgramAction};
 use crate::error::{Error, Result};
-use crate::event::{QueueName, is_audit};
+use crate::event::{BucketKey, QueueName, is_audit};
 use crate::store::{CheckTask, Damage, DamageKind, clock_ahead_us, differs};
 
 /// The most damage that a report lists; all of it is counted.
@@ -133,7 +134,8 @@ impl StoreCheck {
         self.task.clone()
     }
 
-    /// Runs the check, bucket by bucket.
+    /// Runs the check, bucket by bucket. If this future is dropped while it repairs, the bucket that it
+    /// is at is repaired.
     ///
     /// # Errors
     ///
@@ -144,8 +146,15 @@ impl StoreCheck {
         let named: BTreeSet<QueueName> = names.collect::<Result<_>>()?;
         let store = self.inner.open()?;
         let mut report = StoreReport::default();
+        let queues: Vec<_> = named.iter().map(|queue| queue.as_str()).collect();
+        let target = match queues.join(" ") {
+            none if none.is_empty() => "every queue".to_owned(),
+            queues => queues,
+        };
+        let action = ProgramAction::new("store repaired", target);
+        let line = ActionLine::new(&self.inner, self.audited_by, action);
         if named.is_empty() {
-            report.add(store.check_store(self.task.clone()).await?);
+            report.add(self.look_at(None, &line).await?);
             report.add(clock_damage(&self.inner).into_iter().collect());
         }
         let mut buckets = store.buckets().await?;
@@ -158,19 +167,28 @@ impl StoreCheck {
         }
         for bucket in &buckets {
             report.buckets += u64::from(!is_audit(&bucket.queue));
-            report.add(store.check_bucket(bucket, self.task.clone()).await?);
-        }
-        if report.repaired > 0 {
-            let queues: Vec<_> = named.iter().map(|queue| queue.as_str()).collect();
-            let target = match queues.join(" ") {
-                none if none.is_empty() => "every queue".to_owned(),
-                queues => queues,
-            };
-            let done = ProgramAction::new("store repaired", target);
-            self.audited_by.note(&self.inner, done);
+            report.add(self.look_at(Some(bucket), &line).await?);
         }
         report.looked = self.task.looked();
         Ok(report)
+    }
+
+    /// Looks at a bucket, or at the store as a whole.
+    async fn look_at(
+        &self,
+        bucket: Option<&BucketKey>,
+        line: &Arc<ActionLine>,
+    ) -> Result<Vec<Damage>> {
+        let (store, task) = (self.inner.open()?, self.task.clone());
+        let found = match bucket {
+            Some(bucket) => store.check_bucket(bucket, task),
+            None => store.check_store(task),
+        };
+        if !self.task.repairs {
+            return found.await;
+        }
+        let is_repaired = |found: &Vec<Damage>| found.iter().any(|damage| damage.repaired);
+        line.step(found, is_repaired).await
     }
 }
 

@@ -1,9 +1,12 @@
 //! Bulk operations: revive or drop many dead letters, at a pace.
 
+use std::sync::Arc;
+
 use crate::bus::dead_letters::dead_letter::DeadLetter;
 use crate::bus::dead_letters::source::{DeadLetterPage, DeadLetterScan};
 use crate::bus::dead_letters::{DeadLetterCursor, DeadLetters};
 use crate::bus::pace::BulkPacer;
+use crate::bus::program_audit::ActionLine;
 use crate::core::op::{BATCH_MAX, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
@@ -161,6 +164,14 @@ impl DeadLetters {
         bulk.next.clone_from(&self.after);
         let mut left = self.limit.unwrap_or(usize::MAX);
         let mut pace = BulkPacer::new(self.rate);
+        let action = match act {
+            BulkAction::Revive => "dead letters revived",
+            BulkAction::Drop => "dead letters dropped",
+        };
+        let line = self.line(
+            action,
+            { self.filter.queues.iter() }.map(|queue| queue.as_str()),
+        );
         let mut scan = DeadLetterScan::new(self).await?;
         while let Some(page) = scan.next(BATCH_MAX).await? {
             let (bucket, end) = (page.bucket.clone(), page.end.clone());
@@ -170,18 +181,7 @@ impl DeadLetters {
                 if !self.dry_run {
                     pace.wait().await;
                     pace.took(letters.len());
-                    let done = self.act(act, &bucket, letters.to_vec()).await?;
-                    if bulk.done == 0 && done > 0 {
-                        // With the first ones, as the caller may be gone before the last.
-                        let action = match act {
-                            BulkAction::Revive => "dead letters revived",
-                            BulkAction::Drop => "dead letters dropped",
-                        };
-                        self.note(
-                            action,
-                            self.filter.queues.iter().map(|queue| queue.as_str()),
-                        );
-                    }
+                    let done = self.act(act, &bucket, letters.to_vec(), &line).await?;
                     bulk.done += done;
                     bulk.passed_over += letters.len() as u64 - done;
                 }
@@ -221,12 +221,20 @@ impl DeadLetters {
     }
 
     /// Changes dead letters of a bucket; returns how many.
-    async fn act(&self, act: BulkAction, bucket: &BucketKey, ids: Vec<EventId>) -> Result<u64> {
+    async fn act(
+        &self,
+        act: BulkAction,
+        bucket: &BucketKey,
+        ids: Vec<EventId>,
+        line: &Arc<ActionLine>,
+    ) -> Result<u64> {
         let by = self.by.clone();
         let operation = match act {
             BulkAction::Revive => StoreOp::revive(ids, by),
             BulkAction::Drop => StoreOp::drop_dead(ids, by),
         };
-        Ok(self.inner.apply(bucket, operation).await? as u64)
+        let (inner, bucket) = (Arc::clone(&self.inner), bucket.clone());
+        let change = async move { inner.apply(&bucket, operation).await };
+        Ok(line.step(change, |done| *done > 0).await? as u64)
     }
 }

@@ -1,5 +1,7 @@
 //! Editing the payload of a dead letter, also together with its revival.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use crate::bus::dead_letters::DeadLetters;
@@ -147,15 +149,15 @@ impl DeadLetters {
                     continue;
                 }
             };
-            match self.inner.apply(&bucket, edit).await? {
-                ChangeOutcome::Changed(_) | ChangeOutcome::ChangedAfterAttempt(_) => {
-                    let action = was.map_or("dead letters edited", |_| "dead letters revived");
-                    self.note(action, [queue.as_str()]);
-                    return Ok(Edited::Edited);
-                }
+            let action = was.map_or("dead letters edited", |_| "dead letters revived");
+            let line = self.line(action, [queue.as_str()]);
+            let inner = Arc::clone(&self.inner);
+            let edit = async move { inner.apply(&bucket, edit).await };
+            match line.step(edit, is_changed).await? {
+                edited if is_changed(&edited) => return Ok(Edited::Edited),
                 ChangeOutcome::TooLate(State::Dead) => result = Edited::Conflict,
                 ChangeOutcome::TooLate(state) => result = Edited::NotDead(state),
-                ChangeOutcome::NotFound => {}
+                _ => {}
             }
         }
         match (result, reach.left_out) {
@@ -163,6 +165,13 @@ impl DeadLetters {
             (result, _) => Ok(result),
         }
     }
+}
+
+fn is_changed(edited: &ChangeOutcome) -> bool {
+    matches!(
+        edited,
+        ChangeOutcome::Changed(_) | ChangeOutcome::ChangedAfterAttempt(_)
+    )
 }
 
 /// Encodes a value that its handler must be able to read.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
-use crate::bus::program_audit::target_in;
+use crate::bus::program_audit::{ActionLine, target_in};
 use crate::bus::state::program_actions::{AuditedBy, ProgramAction};
 use crate::error::{Error, Result, shown};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
@@ -229,13 +229,17 @@ impl DeadLetters {
         self.wrong.get_or_insert(why);
     }
 
-    /// Notes for the audit what was done to those of some queues; without any it is every queue.
-    fn note<'a>(&self, action: &'static str, queues: impl IntoIterator<Item = &'a str>) {
-        let done = ProgramAction {
+    /// Returns the line of the audit of an action on those of some queues; without any it is every queue.
+    fn line<'a>(
+        &self,
+        action: &'static str,
+        queues: impl IntoIterator<Item = &'a str>,
+    ) -> Arc<ActionLine> {
+        let action = ProgramAction {
             by: self.by.clone(),
             ..ProgramAction::new(action, target_in(queues, "dead letters"))
         };
-        self.audited_by.note(&self.inner, done);
+        ActionLine::new(&self.inner, self.audited_by, action)
     }
 
     fn check(&self) -> Result<()> {

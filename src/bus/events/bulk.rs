@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 
 use crate::bus::events::{Events, StoredEvent};
 use crate::bus::fan_out::in_order;
-use crate::bus::program_audit::target_in;
+use crate::bus::program_audit::{ActionLine, target_in};
 use crate::bus::scan::EventCursor;
 use crate::bus::state::program_actions::ProgramAction;
 use crate::core::op::{CancelOutcome, ChangeOutcome};
@@ -58,7 +58,7 @@ impl Events {
     /// # Errors
     ///
     /// As [`page`](Self::page), and for a delay that is too long. Some events of the page may have been
-    /// changed; changing the page again is safe.
+    /// changed, also if this future is dropped; changing the page again is safe.
     ///
     /// # Examples
     ///
@@ -112,27 +112,22 @@ impl Events {
         let now = inner.now();
         waiting.retain(|event| !is_so(event, action, now));
         let (mut matched, mut changed) = (0, 0);
-        let limit = if waiting.len() <= limit + TOGETHER {
-            waiting.len()
-        } else {
-            limit
-        };
-        while changed < limit && matched < waiting.len() {
-            let some = waiting.iter().skip(matched).take(limit - changed);
-            let mut changes = in_order(some.map(|event| change(event, action)));
+        let found = waiting.len();
+        let is_whole = found <= limit + TOGETHER;
+        let limit = if is_whole { found } else { limit };
+        let done = ProgramAction::new(action_of(action), target);
+        let line = ActionLine::new(&inner, audited_by, done);
+        let step = |event| line.step(change(event, action), |is_changed| *is_changed);
+        let mut waiting = waiting.into_iter();
+        while changed < limit && matched < found {
+            let mut changes = in_order(waiting.by_ref().take(limit - changed).map(step));
             while let Some(is_changed) = changes.next().await {
                 matched += 1;
-                if is_changed? {
-                    changed += 1;
-                    if changed == 1 {
-                        // With the first one, as the caller may be gone before the last.
-                        audited_by.note(&inner, ProgramAction::new(action_of(action), &*target));
-                    }
-                }
+                changed += usize::from(is_changed?);
             }
         }
         // A store that returns more than the limit has done so with its last page.
-        let next = (matched < waiting.len()).then_some(last_read).flatten();
+        let next = (matched < found).then_some(last_read).flatten();
         let due = match action {
             EventAction::Reschedule(When::At(due)) => Some(due),
             _ => None,
@@ -175,7 +170,7 @@ fn is_so(event: &StoredEvent, action: EventAction, now: Timestamp) -> bool {
 }
 
 /// Changes an event; returns whether it still could be.
-async fn change(event: &StoredEvent, action: EventAction) -> Result<bool> {
+async fn change(event: StoredEvent, action: EventAction) -> Result<bool> {
     Ok(match action {
         EventAction::Cancel => matches!(
             event.cancel().await?,

@@ -10,7 +10,7 @@ use crate::bus::fan_out::in_order;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::payloads::EncodedValue;
-use crate::bus::program_audit::target_in;
+use crate::bus::program_audit::{ActionLine, target_in};
 use crate::bus::push::options::EventOptions;
 use crate::bus::queue_handle::QueueHandle;
 use crate::bus::state::program_actions::{AuditedBy, ProgramAction};
@@ -142,7 +142,12 @@ impl Replay {
             )));
         }
         let is_meant = |record: &&Record| record.is_final() && !record.queue.is_own();
-        let pushes = records.iter().filter(is_meant).map(|it| self.push_one(it));
+        let queues = { records.iter().filter(is_meant) }.map(|record| record.queue.as_str());
+        let queues: BTreeSet<_> = queues.collect();
+        let target = target_in(queues, &format!("replay {}", self.name));
+        let action = ProgramAction::new("records replayed", target);
+        let line = ActionLine::new(&self.inner, self.audited_by, action);
+        let pushes = { records.iter().filter(is_meant) }.map(|it| self.push_one(it, &line));
         let (mut report, mut pushes) = (ReplayReport::default(), in_order(pushes));
         while let Some(pushed) = pushes.next().await {
             let count = match pushed? {
@@ -153,22 +158,11 @@ impl Replay {
                 ReplayEnd::Unreadable => &mut report.unreadable,
             };
             *count += 1;
-            if report.pushed == 1 && !self.dry_run {
-                // With the first one, as the caller may be gone before the last.
-                self.note(records.iter().filter(is_meant));
-            }
         }
         Ok(report)
     }
 
-    fn note<'a>(&self, records: impl Iterator<Item = &'a Record>) {
-        let queues: BTreeSet<_> = records.map(|record| record.queue.as_str()).collect();
-        let target = target_in(queues, &format!("replay {}", self.name));
-        let done = ProgramAction::new("records replayed", target);
-        self.audited_by.note(&self.inner, done);
-    }
-
-    async fn push_one(&self, record: &Record) -> Result<ReplayEnd> {
+    async fn push_one(&self, record: &Record, line: &Arc<ActionLine>) -> Result<ReplayEnd> {
         let Some(payload) = &record.payload else {
             return Ok(ReplayEnd::WithoutPayload);
         };
@@ -202,8 +196,8 @@ impl Replay {
             headers: vec![(REPLAY_HEADER.to_owned(), record.id.to_string())],
             ..EventOptions::default()
         };
-        let is_new = queue.push_named(id, value, options).await?;
-        Ok(if is_new {
+        let push = async move { queue.push_named(id, value, options).await };
+        Ok(if line.step(push, |is_new| *is_new).await? {
             ReplayEnd::Pushed
         } else {
             ReplayEnd::Repeated

@@ -207,8 +207,12 @@ impl Links {
                 self.look_at(&found, When::After(SOON)).await?;
             }
             if found.state != State::Leased && self.rewrite(&found).await? {
-                if is_change {
-                    self.look_at(&found, When::Now).await?;
+                // The change is made, and carried out soon in any case.
+                if is_change && let Err(error) = self.look_at(&found, When::Now).await {
+                    tracing::warn!(
+                        schedule = %name, %error,
+                        "failed to have a changed schedule looked at now"
+                    );
                 }
                 return Ok(Some(found.link));
             }

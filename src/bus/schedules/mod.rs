@@ -26,9 +26,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::bus::completed::Completed;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::own_queues::beside;
+use crate::bus::program_audit::{ActionLine, is_done};
 use crate::bus::schedules::declaration::Declarations;
 use crate::bus::schedules::declare::{Declared, create};
 use crate::bus::schedules::event::{check_payload, event_of};
@@ -61,8 +63,9 @@ pub(in crate::bus) fn start(inner: &Arc<Inner>, declared: Declared, runs: bool) 
 /// A schedule that a program [declares](crate::BusBuilder::schedule) can be changed here as well.
 /// That holds until the program declares it otherwise than before.
 ///
-/// A change survives whoever makes it, and is carried out by any bus that consumes. It takes back the occurrences that were pushed and
-/// are to come, and leaves alone those that are due.
+/// A change survives whoever makes it, and is carried out by any bus that consumes. It takes back the
+/// occurrences that were pushed and are to come, and leaves alone those that are due. If its future is
+/// dropped half-way, it is made all the same.
 ///
 /// # Examples
 ///
@@ -239,30 +242,37 @@ impl Schedules {
         check_name(name)?;
         options.check()?;
         check_payload(&self.inner, name, &options)?;
+        let (schedules, name) = (self.clone(), name.to_owned());
+        let set = async move { schedules.set_checked(&name, &options).await };
+        Completed::new(&self.inner.runtime, set).await
+    }
+
+    async fn set_checked(&self, name: &str, options: &ScheduleOptions) -> Result<()> {
         let links = Links::of(&self.inner, name)?;
         let known = OccurrenceOptions::of(&self.inner, options.queue());
         loop {
             let none = Declarations::default();
-            if links.find(name).await?.is_none()
-                && create(&self.inner, &links, (name, &options), none).await?
-            {
-                self.note("schedule set", name);
-                return Ok(());
+            if links.find(name).await?.is_none() {
+                let made = create(&self.inner, &links, (name, options), none).await;
+                self.note("schedule set", name, is_done(&made, |is_new| *is_new));
+                if made? {
+                    return Ok(());
+                }
             }
             let now = self.inner.now();
             let has_changed = AtomicBool::new(false);
             let edit = |link: &mut Link| {
-                let is_other = link.options != options || link.removed;
+                let is_other = link.options != *options || link.removed;
                 has_changed.store(is_other, Ordering::Relaxed);
                 if is_other {
                     link.set_options(options.clone(), known.clone(), now);
                 }
                 Ok(link.note_queue_options(known.clone(), true) || is_other)
             };
-            if links.change(name, edit).await?.is_some() {
-                if has_changed.into_inner() {
-                    self.note("schedule set", name);
-                }
+            let changed = links.change(name, edit).await;
+            let is_done = has_changed.into_inner() && is_done(&changed, Option::is_some);
+            self.note("schedule set", name, is_done);
+            if changed?.is_some() {
                 return Ok(());
             }
             // It was removed meanwhile.
@@ -335,41 +345,46 @@ impl Schedules {
             skipped: None,
         };
         let (value, options) = event_of(&link, &occurrence, When::Now);
-        let id = queue.push_new(value, options).await?;
         let done = ProgramAction::new("schedule run", target_of(name));
-        self.audited_by.note(&self.inner, done);
-        Ok(id)
+        let line = ActionLine::new(&self.inner, self.audited_by, done);
+        let push = async move { queue.push_new(value, options).await };
+        line.step(push, |_| true).await
     }
 
-    /// Notes a change for the audit.
-    fn note(&self, action: &'static str, name: &str) {
-        let done = ProgramAction::new(action, target_of(name));
-        self.audited_by.note_each(&self.inner, done);
+    /// Notes a change for the audit, if it is made, or may be.
+    fn note(&self, action: &'static str, name: &str, is_done: bool) {
+        if is_done {
+            let done = ProgramAction::new(action, target_of(name));
+            self.audited_by.note_each(&self.inner, done);
+        }
     }
 
     async fn change(
         &self,
         action: &'static str,
         name: &str,
-        edit: impl Fn(&mut Link) -> bool + Send + Sync,
+        edit: impl Fn(&mut Link) -> bool + Send + Sync + 'static,
     ) -> Result<()> {
         check_name(name)?;
-        let has_changed = AtomicBool::new(false);
-        let edit = |link: &mut Link| {
-            if link.removed {
-                return Err(unknown(&link.name));
-            }
-            let is_other = edit(link);
-            has_changed.store(is_other, Ordering::Relaxed);
-            link.change += u64::from(is_other);
-            Ok(is_other)
+        let (schedules, name) = (self.clone(), name.to_owned());
+        let change = async move {
+            let has_changed = AtomicBool::new(false);
+            let edit = |link: &mut Link| {
+                if link.removed {
+                    return Err(unknown(&link.name));
+                }
+                let is_other = edit(link);
+                has_changed.store(is_other, Ordering::Relaxed);
+                link.change += u64::from(is_other);
+                Ok(is_other)
+            };
+            let links = Links::of(&schedules.inner, &name)?;
+            let changed = links.change(&name, edit).await;
+            let is_done = has_changed.into_inner() && is_done(&changed, Option::is_some);
+            schedules.note(action, &name, is_done);
+            changed?.map(drop).ok_or_else(|| unknown(&name))
         };
-        let changed = Links::of(&self.inner, name)?.change(name, edit).await?;
-        changed.ok_or_else(|| unknown(name))?;
-        if has_changed.into_inner() {
-            self.note(action, name);
-        }
-        Ok(())
+        Completed::new(&self.inner.runtime, change).await
     }
 }
 

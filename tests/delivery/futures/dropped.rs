@@ -17,10 +17,13 @@ over_every_store! {
 }
 
 /// No call is polled more often.
-const POLLS_MAX: usize = 500;
+pub(crate) const POLLS_MAX: usize = 500;
 
 /// Polls a future at most `polls` times and drops it; returns its result if it has one by then.
-async fn polled<T>(mut future: impl Future<Output = T> + Unpin, polls: usize) -> Option<T> {
+pub(crate) async fn polled<T>(
+    mut future: impl Future<Output = T> + Unpin,
+    polls: usize,
+) -> Option<T> {
     for _ in 0..polls {
         if let Some(result) = (&mut future).now_or_never() {
             return Some(result);

@@ -5,9 +5,9 @@
 
 mod beside;
 mod complete;
-mod dropped;
+pub(super) mod dropped;
 mod gone;
-mod slow;
+pub(super) mod slow;
 mod stage;
 mod stops;
 mod table;

@@ -14,10 +14,10 @@ use duly::store::{
 };
 
 #[derive(Debug)]
-pub(super) struct Slow(Arc<dyn Store>);
+pub(crate) struct Slow(Arc<dyn Store>);
 
 impl Slow {
-    pub(super) fn over(near: &Arc<dyn Store>) -> Arc<dyn Store> {
+    pub(crate) fn over(near: &Arc<dyn Store>) -> Arc<dyn Store> {
         Arc::new(Self(Arc::clone(near)))
     }
 

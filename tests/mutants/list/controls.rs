@@ -240,6 +240,26 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         delivery("what_one_program_does_after_another_has_a_line"),
     ),
     Controls.bug(
+        "audit-without-what-is-in-doubt",
+        "an action that was done and whose reply is lost has no line",
+        &[put(
+            "program_audit::is_done",
+            "$error.kind() == ErrorKind::Unknown",
+            "{ let _ = $error; false }",
+        )],
+        delivery("an_action_that_is_done_has_a_line_whichever_of_its_calls_fails"),
+    ),
+    Controls.bug(
+        "audit-line-twice",
+        "a line that is on its way when nobody waits for it any more is written again",
+        &[put(
+            "program_audit::written",
+            "Arc::clone($inner); $... while «$next().await» {}",
+            "write_first($inner).await",
+        )],
+        delivery("a_line_whose_reply_is_late_is_there_once_whoever_waits_for_it"),
+    ),
+    Controls.bug(
         "declared-rate-ignored",
         "a rate that is declared reaches nobody",
         &[put(
