@@ -173,7 +173,7 @@ impl Bus {
     }
 
     /// Returns a handle whose caller adds the lines of its actions by itself, as it knows for whom they
-    /// are: by this one the bus adds none.
+    /// are: by this one, and by whatever it returns, such as queues, the bus adds none.
     ///
     /// # Examples
     ///

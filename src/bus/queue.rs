@@ -9,10 +9,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::bus::handle::Bus;
-use crate::bus::inner::Inner;
 use crate::bus::locate::EventReply;
 use crate::bus::payloads::EncodedValue;
 use crate::bus::queue_handle::QueueHandle;
+use crate::bus::state::program_actions::AuditedBy;
 use crate::bus::state::round_trips::{Passed, RoundTrip};
 use crate::codec::{Codec, Encoded, encode, round_trip};
 use crate::core::op::{CancelOutcome, ChangeOutcome, Snapshot, StoreOp};
@@ -42,6 +42,8 @@ use crate::time::When;
 /// ```
 pub struct Queue<T> {
     pub(super) handle: QueueHandle,
+    /// Who adds the lines of what is done by it to the audit.
+    pub(super) audited_by: AuditedBy,
     /// The publisher into the ring; looked up once.
     pub(super) port: OnceLock<Arc<dyn ValuePublisher<T>>>,
     /// The upgrade function of its handler, if that is known here.
@@ -66,7 +68,7 @@ impl Bus {
         H::Value: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         match QueueName::new(H::ANNOTATION.queue) {
-            Ok(name) => Queue::of::<H>(Arc::clone(&self.inner), name),
+            Ok(name) => Queue::of::<H>(self, name),
             Err(error) => panic!("{error}"),
         }
     }
@@ -89,7 +91,7 @@ impl Bus {
     {
         let name = QueueName::new(name)?;
         self.inner.warn_of_slip(&name);
-        Ok(Queue::new(Arc::clone(&self.inner), name))
+        Ok(Queue::new(self, name))
     }
 
     /// As [`queue_named`](Self::queue_named), for a type that only serializes. Whether what is pushed
@@ -104,7 +106,7 @@ impl Bus {
     {
         let name = QueueName::new(name)?;
         self.inner.warn_of_slip(&name);
-        Ok(Queue::to_push(Arc::clone(&self.inner), name))
+        Ok(Queue::to_push(self, name))
     }
 }
 
@@ -112,6 +114,7 @@ impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
         Self {
             handle: self.handle.clone(),
+            audited_by: self.audited_by,
             port: self.port.clone(),
             upgrade: self.upgrade,
             round_trip: self.round_trip,
@@ -128,11 +131,13 @@ impl<T> fmt::Debug for Queue<T> {
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Returns a queue of values that are pushed and need not decode.
-    pub(super) fn to_push(inner: Arc<Inner>, name: QueueName) -> Self {
+    pub(super) fn to_push(bus: &Bus, name: QueueName) -> Self {
+        let inner = Arc::clone(&bus.inner);
         let upgrade = inner.checks.get(&name).and_then(Check::upgrade);
         let passed = inner.round_trips.of::<T>();
         Self {
             handle: QueueHandle::new(inner, name),
+            audited_by: bus.audited_by,
             port: OnceLock::new(),
             upgrade,
             round_trip: None,
@@ -142,18 +147,18 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 }
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> {
-    pub(super) fn new(inner: Arc<Inner>, name: QueueName) -> Self {
+    pub(super) fn new(bus: &Bus, name: QueueName) -> Self {
         Self {
             round_trip: Some(round_trip::<T>),
-            ..Self::to_push(inner, name)
+            ..Self::to_push(bus, name)
         }
     }
 
     /// Returns the queue of an annotated handler, also of one that is not registered here: what is
     /// pushed is as the annotation says.
-    pub(super) fn of<H: Annotated<Value = T>>(inner: Arc<Inner>, name: QueueName) -> Self {
-        let options = inner.annotated_options(&name, &H::ANNOTATION);
-        let mut queue = Self::new(inner, name);
+    pub(super) fn of<H: Annotated<Value = T>>(bus: &Bus, name: QueueName) -> Self {
+        let options = bus.inner.annotated_options(&name, &H::ANNOTATION);
+        let mut queue = Self::new(bus, name);
         queue.upgrade = H::UPGRADE;
         queue.handle.options = options;
         queue.handle.knows_version = true;

@@ -239,6 +239,16 @@ async fn an_action_that_is_done_has_a_line_whichever_of_its_calls_fails() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_adds_the_lines_does_so_for_whatever_the_handle_returns() {
+    for (line, run) in ACTIONS {
+        let scene = Scene::new(2, Arc::clone).await;
+        let caller = scene.actor.clone().with_own_audit();
+        run(scene.stage(caller)).await.unwrap();
+        assert_eq!(scene.result().await, (true, Vec::new()), "{line}");
+    }
+}
+
 /// How somebody waits for lines.
 const READERS: [&str; 5] = [
     "is gone at once",

@@ -137,7 +137,7 @@ impl Bus {
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Starts a query for the events of this queue that are not over, or an operation on them.
     pub fn events(&self) -> Events {
-        let mut events = Events::new(&self.handle.inner, AuditedBy::Bus);
+        let mut events = Events::new(&self.handle.inner, self.audited_by);
         events.queues.insert(self.handle.name.clone());
         events
     }

@@ -260,6 +260,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         delivery("a_line_whose_reply_is_late_is_there_once_whoever_waits_for_it"),
     ),
     Controls.bug(
+        "audit-by-the-bus-for-queues",
+        "what is done by a queue has a line of the bus, though its caller adds one",
+        &[put(
+            "Queue::events",
+            "self.audited_by",
+            "AuditedBy::Bus",
+        )],
+        delivery("who_adds_the_lines_does_so_for_whatever_the_handle_returns"),
+    ),
+    Controls.bug(
         "declared-rate-ignored",
         "a rate that is declared reaches nobody",
         &[put(
