@@ -131,6 +131,7 @@ if ! command -v chromedriver >/dev/null && grep -qs '^ID=ubuntu' /etc/os-release
     exit 1
 fi
 need cc gcc libc6-dev # compiles the SQLite of the embedded store
+need localedef libc-bin # makes the locale of the Redis servers
 need redis-server redis-server
 need redis-cli redis-tools
 need redis-sentinel redis-sentinel

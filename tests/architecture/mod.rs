@@ -210,6 +210,11 @@ fn scripts_say_what_bounds_them() {
 }
 
 #[test]
+fn scripts_do_not_depend_on_the_order_of_a_locale() {
+    expect_none(&scripts::ordered_texts(&project(&["src"])));
+}
+
+#[test]
 fn documents_name_files_that_exist() {
     let mut documents = project(&["src/docs"]);
     for name in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"] {

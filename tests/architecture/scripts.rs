@@ -90,6 +90,38 @@ pub(crate) fn counted(files: &[File]) -> Vec<String> {
     wrong
 }
 
+/// Where texts are compared by their order, which follows the locale of the server: beside a literal,
+/// and in a sort without an order of its own.
+pub(crate) fn ordered_texts(files: &[File]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".lua")) {
+        let words = tokens(&file.text, Language::Lua);
+        for (at, word) in words.iter().enumerate() {
+            let is_wrong = match word.text {
+                "<" | ">" => {
+                    let next = at + 1 + usize::from(is(&words[at + 1..], &["="]));
+                    let beside = [words.get(at.wrapping_sub(1)), words.get(next)];
+                    beside.into_iter().flatten().any(is_text)
+                }
+                "sort" if is(&words[at + 1..], &["("]) => {
+                    let end = until(&words, at + 2, |it| it.closes() || it.text == ",");
+                    words[end].closes()
+                }
+                _ => false,
+            };
+            if is_wrong {
+                let number = file.text[..word.start].lines().count().max(1);
+                wrong.push(format!("{}:{number}: orders texts by a locale", file.path));
+            }
+        }
+    }
+    wrong
+}
+
+fn is_text(word: &Token<'_>) -> bool {
+    word.text.starts_with(['"', '\'']) || word.text.starts_with("[[")
+}
+
 /// Whether the words of a `for`, without its `do`, say its bound: a list, its length, or a constant.
 fn is_bounded(words: &[Token<'_>]) -> bool {
     let texts: Vec<_> = words.iter().map(|word| word.text).collect();
@@ -212,6 +244,22 @@ mod tests {
             counts("local id = ARGV.id[at] -- not ARGV[4]\nlook(#ARGV, META)\n"),
             0
         );
+    }
+
+    #[test]
+    fn an_order_of_texts_is_found() {
+        let orders = |text: &str| ordered_texts(&[File::new("a.lua", text)]).len();
+        assert_eq!(
+            orders("local is_over = it.kind >= \"a\" or 'b' > kind\n"),
+            2
+        );
+        assert_eq!(
+            orders("return it.kind == \"a\" or #kind < 4 or f(\"a\") < 3\n"),
+            0
+        );
+        assert_eq!(orders("table.sort(names)\ntable.sort(read(\"a\", 2))\n"), 2);
+        let own = "table.sort(nodes, function(a, b)\n  return a.high < b.high\nend)\n";
+        assert_eq!(orders(own), 0);
     }
 
     #[test]

@@ -38,6 +38,7 @@ mod meter;
 mod midway;
 mod newer;
 mod odd_errors;
+mod ordered;
 mod outage;
 mod outbox;
 mod overwritten;

@@ -12,6 +12,7 @@ pub(crate) mod certificates;
 mod clock;
 mod cluster;
 mod home;
+mod locale;
 mod mariadb;
 mod pooler;
 mod postgres;

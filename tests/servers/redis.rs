@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use super::address::{Address, free_port};
 use super::certificates;
 use super::home::{Home, Process, output, wait_until};
+use super::locale;
 
 /// When the append-only file is synced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(crate) struct RedisOptions {
     pub(crate) tls: bool,
     /// More arguments of `redis-server`: `["--requirepass", "secret"]`.
     pub(crate) more: Vec<String>,
-    /// Another program than the `redis-server` in `PATH`.
+    /// Another program than the `redis-server` in `PATH`; it orders texts by their bytes.
     pub(crate) program: Option<String>,
     /// The program under which it runs, and its arguments: `["valgrind", "--tool=none"]`.
     pub(crate) under: Vec<String>,
@@ -54,6 +55,9 @@ impl Redis {
         let home = Home::new();
         if options.tls {
             certificates::write(home.path());
+        }
+        if options.program.is_none() {
+            locale::write(home.path());
         }
         let (port, tls_port, process) = launch(&home, &options, None);
         Self {
@@ -243,5 +247,8 @@ fn command(home: &Home, options: &RedisOptions, port: u16, tls_port: u16) -> Com
             .arg(key);
     }
     command.args(&options.more);
+    if options.program.is_none() {
+        locale::set(&mut command, home.path());
+    }
     command
 }

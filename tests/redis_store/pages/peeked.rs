@@ -8,7 +8,8 @@ use duly::store::operation::{PeekBy, PeekCursor, StoreOp};
 use duly::time::When;
 
 use super::Paged;
-use crate::redis_store::kit::Bare;
+use crate::redis_store::kit::{Bare, fresh};
+use crate::servers::shared;
 
 /// Adds the next page of a pass to what it has seen; returns where it goes on.
 async fn see(
@@ -61,6 +62,30 @@ async fn a_pass_sees_what_leaves_its_page_meanwhile() {
             missed.len(),
             ids.len()
         );
+    }
+}
+
+/// Their bodies lie in a small hash, and ids of one push differ in the last byte alone.
+#[tokio::test]
+async fn a_pass_sees_each_of_a_few_events_that_are_alone_once_and_in_order() {
+    let later = When::After(Duration::from_secs(3_600));
+    for (count, limit) in [(40, 10), (64, 1), (200, 33)] {
+        let bare = Bare::open(&fresh(&shared().url()).0).await;
+        let ids = bare.new_run(count);
+        for id in ids.iter().rev() {
+            bare.push(*id, later).await.expect("a push");
+        }
+        let (mut from, mut seen) = (None, Vec::new());
+        loop {
+            let peek = StoreOp::peek(PeekBy::All, from, limit);
+            let page = bare.typed(peek).await.expect("a page");
+            seen.extend(page.events.iter().map(|event| event.id));
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, ids, "in pages of {limit}");
     }
 }
 

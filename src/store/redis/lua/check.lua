@@ -223,11 +223,11 @@ function check.body(id, body)
     end
   end
   local key, unique = keys_of(body)
-  if key and (not it or it.kind < "a") and not call("ZSCORE", BY_KEY, key_entry(key, id))
+  if key and not (it and has_ended(it.kind)) and not call("ZSCORE", BY_KEY, key_entry(key, id))
     and tell("misplaced", id, "has a key and is not found by it") then
     call("ZADD", BY_KEY, 0, key_entry(key, id))
   end
-  if unique and not (it and (it.keyless or it.kind == "D" or it.kind >= "a")) and not place_of(id)
+  if unique and not (it and (it.keyless or it.kind == "D" or has_ended(it.kind))) and not place_of(id)
     and call("HEXISTS", UNIQUE, unique) == 0 and tell("misplaced", id, "has a unique key and does not hold it") then
     call("HSET", UNIQUE, unique, id)
   end

@@ -4,7 +4,7 @@ local ids = {}
 local answer = REPLY { now = now, next = false }
 if ARGV.by == "u" then
   local id = call("HGET", UNIQUE, name)
-  if id and #id == 16 and (after == "" or id > after) then
+  if id and #id == 16 and after == "" then -- behind it there is none
     ids[1] = id
   end
   look_up(ids, answer, true)

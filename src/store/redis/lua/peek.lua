@@ -43,29 +43,45 @@ local function scan_pages()
   in_pages = place ~= "0"
 end
 
--- Returns the ids of the events of a small hash behind the last one, and the body of each.
+-- Returns an event with its id as numbers.
+local function numbered(id, body)
+  local high, middle, low = unpack_from(">I6I6I4", id .. ZEROS)
+  return { id = id, body = body, high = high, middle = middle, low = low }
+end
+
+local function is_before(a, b)
+  if a.high ~= b.high then
+    return a.high < b.high
+  elseif a.middle ~= b.middle then
+    return a.middle < b.middle
+  end
+  return a.low < b.low
+end
+
+-- Returns the events of a small hash behind the last one, ordered by their ids.
 local function in_order(fields)
-  local names, body_of = {}, {}
+  local events, before = {}, last ~= "" and numbered(last)
   for i = 1, #fields, 2 do
-    if #fields[i] ~= FIELD_OF_PART and fields[i] > last then
-      names[#names + 1], body_of[fields[i]] = fields[i], fields[i + 1]
+    local event = #fields[i] ~= FIELD_OF_PART and numbered(fields[i], fields[i + 1])
+    if event and (not before or is_before(before, event)) then
+      events[#events + 1] = event
     end
   end
-  table.sort(names)
-  return names, body_of
+  table.sort(events, is_before)
+  return events
 end
 
 -- Takes as many events of a small hash as the page has room for.
 local function take_small(fields)
-  local names, body_of = in_order(fields)
+  local events = in_order(fields)
   local left = most - #ids
-  for i = 1, math.min(#names, left) do
-    local id = names[i]
-    ids[#ids + 1], bodies[#bodies + 1] = id, body_of[id]
-    spent = spent + 2 * #body_of[id]
+  for i = 1, math.min(#events, left) do
+    local event = events[i]
+    ids[#ids + 1], bodies[#bodies + 1] = event.id, event.body
+    spent = spent + 2 * #event.body
   end
-  is_over = #names <= left
-  last = is_over and "" or names[left]
+  is_over = #events <= left
+  last = is_over and "" or events[left].id
 end
 
 -- Looks at some bodies. HSCAN returns them whole, so each call requests few of them; it may also pass

@@ -196,7 +196,7 @@ local function taken(i, unique, replaces)
     return false
   end
   local it = state_of(other) -- one with a unique key is alone
-  local is_over = it and (it.kind == "D" or it.kind >= "a")
+  local is_over = it and (it.kind == "D" or has_ended(it.kind))
   if is_over or (not it and call("HEXISTS", BODY, other) == 0) then -- left by a call that failed
     return false
   end

@@ -96,7 +96,8 @@ local function is_settled(packed, settled)
   return packed and sub(packed, 29, 45) == settled
 end
 
--- Returns whether an event has ended.
+-- Returns whether an event has ended, by its state or its kind. The order of texts would depend on the
+-- locale of the server.
 local function has_ended(packed)
   return byte(packed) >= 97
 end
