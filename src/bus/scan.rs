@@ -17,8 +17,16 @@ pub(super) const PAGE_BYTES: usize = 16 << 20;
 pub struct EventCursor {
     pub(super) bucket: BucketKey,
     pub(super) from: Option<PeekCursor>,
-    /// When the events of a sweep are due that counts its delay from its first page.
-    pub(super) due: Option<Timestamp>,
+    pub(super) sweep: Option<SweepTime>,
+}
+
+/// What a sweep keeps of its first page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SweepTime {
+    /// When its events are due.
+    Due(Timestamp),
+    /// When it began to make events due at once.
+    Began(Timestamp),
 }
 
 /// Reads the pages of one bucket.
@@ -90,7 +98,7 @@ impl<'a> Scan<'a, UnfinishedEvents> {
         Some(EventCursor {
             bucket: bucket.clone(),
             from: from.cloned(),
-            due: None,
+            sweep: None,
         })
     }
 }

@@ -67,8 +67,9 @@ pub(crate) fn has_failed(server: &Redis) -> bool {
 
 /// The names of the scripts that have failed after some of their writes.
 pub(crate) fn aborted(server: &Redis) -> Vec<String> {
-    let names = server.cli(&["SORT", "aborted", "ALPHA"]);
-    names.lines().map(str::to_owned).collect()
+    let names = server.cli(&["SMEMBERS", "aborted"]);
+    let names: BTreeSet<_> = names.lines().map(str::to_owned).collect();
+    names.into_iter().collect()
 }
 
 /// What the server says of each command that a script names.

@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use crate::bus::events::{Events, StoredEvent};
 use crate::bus::fan_out::in_order;
 use crate::bus::program_audit::{ActionLine, target_in};
-use crate::bus::scan::EventCursor;
+use crate::bus::scan::{EventCursor, SweepTime};
 use crate::bus::state::program_actions::ProgramAction;
 use crate::core::op::{CancelOutcome, ChangeOutcome};
 use crate::error::Result;
@@ -49,11 +49,13 @@ impl Events {
     /// are.
     ///
     /// It changes at most [`limit`](Self::limit) events, or up to eight more where the store cannot read
-    /// fewer: where it returns yet more, the next page begins with the rest. An event that is already so, as one that is due now or earlier for
-    /// [`When::Now`], is left alone. So a sweep through all pages changes each event once, also on
-    /// Redis, where one that is changed may come again on a later page. It goes on behind any page by
-    /// [`after`](Self::after); with [`When::After`], all its events are due that long after its first
-    /// page. With [`pushed_until`](Self::pushed_until) it ends, however much is pushed meanwhile.
+    /// fewer: where it returns yet more, the next page begins with the rest. An event that is already
+    /// so, as one that is due now or earlier for [`When::Now`], is left alone. On Redis, where an event
+    /// that is changed may come again on a later page, a sweep that makes events due also leaves alone
+    /// what has run since its first page and waits for its retry. So a sweep through all pages changes
+    /// each event once. It goes on behind any page by [`after`](Self::after); with [`When::After`], all
+    /// its events are due that long after its first page. With [`pushed_until`](Self::pushed_until) it
+    /// ends, however much is pushed meanwhile.
     ///
     /// # Errors
     ///
@@ -86,10 +88,10 @@ impl Events {
     /// # }
     /// ```
     pub async fn change_page(self, action: impl Into<Option<EventAction>>) -> Result<ChangedPage> {
-        let sweep_due = self.after.as_ref().and_then(|place| place.due);
+        let sweep = self.after.as_ref().and_then(|place| place.sweep);
         let action = match action.into() {
             Some(EventAction::Reschedule(when)) => {
-                let when = of_sweep(when, sweep_due, self.inner.now());
+                let when = of_sweep(when, sweep, self.inner.now());
                 Some(EventAction::Reschedule(when.checked(self.inner.now())?))
             }
             action => action,
@@ -110,7 +112,7 @@ impl Events {
             });
         };
         let now = inner.now();
-        waiting.retain(|event| !is_so(event, action, now));
+        waiting.retain(|event| !is_so(event, action, now) && !has_run(event, action, sweep));
         let (mut matched, mut changed) = (0, 0);
         let found = waiting.len();
         let is_whole = found <= limit + TOGETHER;
@@ -128,14 +130,17 @@ impl Events {
         }
         // A store that returns more than the limit has done so with its last page.
         let next = (matched < found).then_some(last_read).flatten();
-        let due = match action {
-            EventAction::Reschedule(When::At(due)) => Some(due),
-            _ => None,
+        let sweep = match action {
+            EventAction::Reschedule(When::At(due)) if due > now => Some(SweepTime::Due(due)),
+            EventAction::Reschedule(_) => sweep.or(Some(SweepTime::Began(now))),
+            EventAction::Cancel => None,
         };
         Ok(ChangedPage {
             matched: matched as u64,
             changed: changed as u64,
-            next: next.or(page.next).map(|place| EventCursor { due, ..place }),
+            next: next
+                .or(page.next)
+                .map(|place| EventCursor { sweep, ..place }),
         })
     }
 }
@@ -149,10 +154,11 @@ const fn action_of(action: EventAction) -> &'static str {
 }
 
 /// Returns when the events of a sweep are due: a delay counts from its first page.
-fn of_sweep(when: When, sweep_due: Option<Timestamp>, now: Timestamp) -> When {
-    match when {
-        When::After(delay) => When::At(sweep_due.unwrap_or(now + delay)),
-        When::Now | When::At(_) => when,
+fn of_sweep(when: When, sweep: Option<SweepTime>, now: Timestamp) -> When {
+    match (when, sweep) {
+        (When::After(_), Some(SweepTime::Due(due))) => When::At(due),
+        (When::After(delay), _) => When::At(now + delay),
+        (When::Now | When::At(_), _) => when,
     }
 }
 
@@ -167,6 +173,16 @@ fn is_so(event: &StoredEvent, action: EventAction, now: Timestamp) -> bool {
         EventAction::Reschedule(When::At(due)) if due > now => event.due == due,
         EventAction::Reschedule(_) => event.due <= now,
     }
+}
+
+/// Returns whether an event has run since the first page of a sweep that makes events due, or since
+/// they were due by it, and waits for its next attempt: a scan of Redis may find it again.
+fn has_run(event: &StoredEvent, action: EventAction, sweep: Option<SweepTime>) -> bool {
+    let (Some(ended), Some(SweepTime::Due(since) | SweepTime::Began(since))) = (event.ended, sweep)
+    else {
+        return false;
+    };
+    action != EventAction::Cancel && ended >= since
 }
 
 /// Changes an event; returns whether it still could be.

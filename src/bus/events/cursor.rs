@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::bus::scan::EventCursor;
+use crate::bus::scan::{EventCursor, SweepTime};
 use crate::core::op::PeekCursor;
 use crate::error::{Error, Result, shown};
 use crate::event::{BucketId, BucketKey};
@@ -12,15 +12,23 @@ use crate::time::Timestamp;
 /// The most bytes of the position of a store in the text of a cursor.
 const POSITION_BYTES_MAX: usize = 128;
 
-/// Formats as `queue/bucket/position`, the position in hexadecimal digits, with `/due` behind it in
-/// milliseconds if it is one of a sweep with a delay.
+/// Formats as `queue/bucket/position`, the position in hexadecimal digits. Behind it is the time of a
+/// sweep in milliseconds: `/due`, or `/-began` of one that makes events due at once.
 impl fmt::Display for EventCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bucket, from, due } = self;
+        let Self {
+            bucket,
+            from,
+            sweep,
+        } = self;
         write!(f, "{}/{}/", bucket.queue, bucket.bucket)?;
         let bytes = from.as_ref().map_or(&[][..], PeekCursor::as_bytes);
         bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        due.map_or(Ok(()), |due| write!(f, "/{}", due.as_millis()))
+        match sweep {
+            Some(SweepTime::Due(due)) => write!(f, "/{}", due.as_millis()),
+            Some(SweepTime::Began(began)) => write!(f, "/-{}", began.as_millis()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -41,8 +49,8 @@ impl FromStr for EventCursor {
 pub(super) fn read(text: &str) -> Option<EventCursor> {
     let (queue, place) = text.split_once('/')?;
     let (bucket, position) = place.split_once('/')?;
-    let (position, due) = match position.split_once('/') {
-        Some((position, due)) => (position, Some(Timestamp::from_millis(number(due)?))),
+    let (position, sweep) = match position.split_once('/') {
+        Some((position, time)) => (position, Some(sweep_time(time)?)),
         None => (position, None),
     };
     let bucket = BucketId(number(bucket)?);
@@ -56,7 +64,18 @@ pub(super) fn read(text: &str) -> Option<EventCursor> {
     let bytes = bytes.map(|at| u8::from_str_radix(position.get(at..at + 2)?, 16).ok());
     let bytes = bytes.collect::<Option<Vec<u8>>>()?;
     let from = (!bytes.is_empty()).then(|| PeekCursor::new(bytes));
-    Some(EventCursor { bucket, from, due })
+    Some(EventCursor {
+        bucket,
+        from,
+        sweep,
+    })
+}
+
+fn sweep_time(text: &str) -> Option<SweepTime> {
+    Some(match text.strip_prefix('-') {
+        Some(began) => SweepTime::Began(Timestamp::from_millis(number(began)?)),
+        None => SweepTime::Due(Timestamp::from_millis(number(text)?)),
+    })
 }
 
 /// Reads a number as it is written: digits, without a sign or zeros in front.

@@ -116,7 +116,7 @@ impl Events {
                 Some(EventCursor {
                     bucket,
                     from,
-                    due: None,
+                    sweep: None,
                 })
             };
             let is_full = looked + events.len() > limit || bytes >= PAGE_BYTES;

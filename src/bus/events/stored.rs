@@ -46,6 +46,9 @@ pub struct StoredEvent {
     pub headers: Headers,
     /// Its payload, as it is stored; `None` when it is over, and when its bytes are damaged.
     pub payload: Option<Payload>,
+    /// When its last attempt ended, of one that waits for the next; `None` also where the store does
+    /// not know it.
+    pub(super) ended: Option<Timestamp>,
     bucket: BucketId,
     inner: Arc<Inner>,
 }
@@ -68,6 +71,7 @@ impl StoredEvent {
             unique: body.and_then(|body| body.unique.clone()),
             headers: body.map(|body| body.headers.clone()).unwrap_or_default(),
             payload: body.map(|body| body.payload.clone()),
+            ended: snapshot.ended,
             inner,
         }
     }

@@ -242,6 +242,9 @@ pub struct Snapshot<B = Arc<Envelope>> {
     pub tries: u16,
     /// Since when it is ready, leased or dead; `None` in other states and if unknown.
     pub since: Option<Timestamp>,
+    /// When its last attempt ended, of one that waits for the next; `None` also where the store does
+    /// not know it.
+    pub ended: Option<Timestamp>,
     /// The node that holds its lease.
     pub holder: Option<NodeId>,
     /// The fetch that leased it; with the node, the lease.
@@ -332,6 +335,7 @@ impl<B> Snapshot<B> {
             due,
             tries,
             since,
+            ended,
             holder,
             request,
             until,
@@ -347,6 +351,7 @@ impl<B> Snapshot<B> {
             due,
             tries,
             since,
+            ended,
             holder,
             request,
             until,

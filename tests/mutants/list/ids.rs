@@ -19,6 +19,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         store_contract("a_unique_key_stays_taken_for_as_long_as_asked_after_its_event_is_done"),
     ),
     Ids.bug(
+        "redis-unique-key-by-the-order-of-texts",
+        "Redis: whether an event with a unique key has ended follows the locale of the server",
+        &[put(
+            "lua::taken",
+            "has_ended($it.kind)",
+            r#"$it.kind >= "a""#,
+        )],
+        store_contract("a_unique_key_stays_taken_while_its_event_runs_or_waits_again"),
+    ),
+    Ids.bug(
         "key-outlives-its-event",
         "an event that is over is still in the index of keys",
         &[put(

@@ -153,6 +153,22 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         redis_store("a_pass_goes_on_over_a_restart_of_its_server_and_misses_nothing"),
     ),
     Payloads.bug(
+        "redis-pass-in-the-order-of-texts",
+        "Redis: a pass through a few events goes by the order of texts in the locale of the server",
+        &[put(
+            "lua::in_order",
+            "is_before($before, $event)",
+            "$before.id < $event.id",
+        )],
+        redis_store("a_pass_sees_each_of_a_few_events_that_are_alone_once_and_in_order"),
+    ),
+    Payloads.bug(
+        "sweep-runs-what-has-failed-since",
+        "Redis: a sweep runs again what it has run and what has failed",
+        &[put("has_run", "$ended >= $since", "false")],
+        redis_store("what_a_sweep_runs_and_fails_waits_for_its_retry"),
+    ),
+    Payloads.bug(
         "redis-page-reads-the-whole-bucket",
         "Redis: each page of a pass reads all that waits in its bucket",
         &[put(

@@ -147,6 +147,7 @@ impl Model {
                 State::Dead => Some(ms_of(event.died_us)),
                 _ => None,
             },
+            ended: None,
             until: event.lease.as_ref().and_then(|lease| lease.deadline),
             holder: event.lease.as_ref().map(|lease| lease.node),
             request: event.lease.as_ref().map(|lease| lease.request),

@@ -7,7 +7,8 @@
 --          how many interruptions in a row were free; 128 another event has taken its unique key over
 --   3-4    number of the next attempt, of leased ones of this one
 --   5-12   due time, ms (of scheduled ones the delay set has it)
---   13-20  moved to the ready list, us (ready and leased); time of death, us (dead)
+--   13-20  moved to the ready list, us (ready and leased); time of death, us (dead); end of the last
+--          attempt, us, or 0 (scheduled)
 --   21-28  fingerprint (known of leased ones and of those that have ended)
 --   29-45  the last settlement that was accepted: node, request, kind of settlement
 --   46-53  number of its entry in the ready list (ready)

@@ -28,14 +28,14 @@ local function is_any_back()
   return #back + #front + #delayed > 0
 end
 
--- Returns an event to waiting. It changes its state, which the caller writes after `put_back`.
+-- Returns an event whose attempt has ended to waiting. It changes its state, which the caller writes after `put_back`.
 local function wait(id, it, due_ms)
   it.due = u64(due_ms)
   if due_ms <= now_ms then
     it.kind, it.moved, it.entry = "R", u64(now), number
     back[#back + 1] = id .. number
   else
-    it.kind, it.moved = "S", ZERO
+    it.kind, it.moved = "S", u64(now)
     delayed[#delayed + 1], delayed[#delayed + 2] = due_ms, id
   end
 end
@@ -44,7 +44,9 @@ end
 local function hand_back(id, it)
   local due_ms = number_at(it.due, 1)
   if due_ms > now_ms then -- it was prefetched
-    return wait(id, it, due_ms)
+    wait(id, it, due_ms)
+    it.moved = ZERO
+    return
   end
   it.kind, it.entry = "R", number
   front[#front + 1] = id .. number

@@ -104,6 +104,7 @@ pub(super) fn snapshot(
                 due,
                 tries: 0,
                 since: None,
+                ended: None,
                 holder: None,
                 request: None,
                 until: None,
@@ -123,6 +124,8 @@ pub(super) fn snapshot(
         State::Leased if is_leased => Some(61),
         _ => None,
     };
+    let time_at = |at| Timestamp::from_millis(number_at(&packed, at) / 1_000);
+    let ended = (state == State::Scheduled).then(|| time_at(12));
     Ok(Some(Snapshot {
         id,
         state,
@@ -131,7 +134,8 @@ pub(super) fn snapshot(
             _ => Timestamp::from_millis(number_at(&packed, 4)),
         },
         tries: u16::from_be_bytes([packed[2], packed[3]]).saturating_sub(1),
-        since: since_at.map(|at| Timestamp::from_millis(number_at(&packed, at) / 1_000)),
+        since: since_at.map(time_at),
+        ended: ended.filter(|ended| ended.as_millis() > 0),
         holder: is_leased.then(|| NodeId(number_at(&packed, 45))),
         request: is_leased.then(|| number_at(&packed, 53)),
         until: deadline.filter(|_| is_leased),
