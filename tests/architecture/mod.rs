@@ -202,16 +202,12 @@ fn every_example_and_benchmark_is_known_to_ci() {
 }
 
 #[test]
-fn scripts_say_what_bounds_them() {
+fn scripts_say_what_bounds_them_and_order_no_texts() {
     let mut files = project(&["src"]);
     files.retain(|file| !file.path.ends_with("rights.lua")); // it asks, and touches no key
     expect_none(&scripts::without_bound(&files));
     expect_none(&scripts::counted(&files));
-}
-
-#[test]
-fn scripts_do_not_depend_on_the_order_of_a_locale() {
-    expect_none(&scripts::ordered_texts(&project(&["src"])));
+    expect_none(&scripts::ordered_texts(&files));
 }
 
 #[test]
