@@ -130,7 +130,7 @@ async fn a_push_to_disk_is_refused_where_nothing_can_confirm_it() {
         let id = queue.new_id();
         let event = queue.event("a".to_owned()).id(id);
         let sent = event.durable(Durability::Disk).push().await;
-        if aof == Aof::Everysec && server.cli(&["COMMAND", "INFO", "WAITAOF"]) != "" {
+        if aof == Aof::Everysec && !server.cli(&["COMMAND", "INFO", "WAITAOF"]).is_empty() {
             sent.expect("the oldest server that there is can confirm it");
         } else {
             let error = sent.unwrap_err();
