@@ -12,7 +12,7 @@ use duly::time::Timestamp;
 use fastrand::Rng;
 
 use super::programs::Shared;
-use super::runs::{Seen, builder, instants, options};
+use super::runs::{Seen, builder, bus, instants, options};
 use crate::faulty::{Fault, Faulty};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -133,5 +133,42 @@ async fn of_changes_within_a_second_the_last_holds_and_no_instant_runs_twice() {
     println!("{seeds} seeds from {first} on");
     for seed in first..first + seeds {
         run(seed).await;
+    }
+}
+
+/// What was to come of the options before a pause is no reason to pass over instants of others.
+#[tokio::test(start_paused = true)]
+async fn other_options_during_a_pause_have_each_of_their_instants() {
+    let second = Duration::from_secs(1);
+    for (before, after) in [
+        ("every 1m phase 7s", "every 30s"),
+        ("every 5m", "every 10s"),
+        ("every 10s", "every 1m"),
+    ] {
+        for steps in ["psr", "prs", "spr", "ppsr", "sprs", "psrps"] {
+            for between in [Duration::ZERO, second] {
+                let (bus, seen) = bus(&[(NAME, options(before))]).await;
+                bus.advance(MINUTE * 3 / 2).await;
+                let schedules = bus.schedules();
+                for step in steps.chars() {
+                    match step {
+                        'p' => schedules.pause(NAME).await.unwrap(),
+                        'r' => schedules.resume(NAME).await.unwrap(),
+                        _ => schedules.set(NAME, options(after)).await.unwrap(),
+                    }
+                    bus.advance(between).await;
+                }
+                schedules.resume(NAME).await.unwrap();
+                let from = bus.now();
+                bus.advance(MINUTE * 6).await;
+                let until = bus.now();
+                let after = options(after);
+                let expected = after.instants(from).take_while(|at| *at <= until);
+                let ran = instants(&seen, NAME);
+                let ran: Vec<_> = ran.into_iter().filter(|at| *at > from).collect();
+                let what = format!("{before}, {after:?}, {steps}, {between:?}");
+                assert_eq!(ran, expected.collect::<Vec<_>>(), "{what}");
+            }
+        }
     }
 }

@@ -208,13 +208,13 @@ async fn withdraw(inner: &Arc<Inner>, link: &mut Link, now: Timestamp) -> Result
         first = Some(instant);
     }
     if let Some(first) = first {
-        // Each instant before it is decided.
+        // Each instant before it is decided, and none that is to come: later options may have others.
         let before = Timestamp::from_millis(first.as_millis().saturating_sub(1));
         let last = link.progress.last.unwrap_or_default();
         let since = link.since;
         link.progress.through = match link.former.take_if(|_| first > since) {
             Some(_) => since.max(last),
-            None => before,
+            None => before.min(now).max(last),
         };
     }
     if link.takes_all_back() {
