@@ -12,7 +12,7 @@ use super::fault::{self, CallFailure, Effect, ErrorClass, Stage};
 use super::health::{CallGuard, Health};
 use super::options::ConnectionOptions;
 use super::topology::{self, Connection, Pushes};
-use super::url::{Place, Target};
+use super::url::{Address, Place, Target};
 use crate::error;
 
 /// A connection.
@@ -126,6 +126,11 @@ impl LiveConnection {
             }
         }
         (replies, is_repeat)
+    }
+
+    /// Returns the node of a cluster that has a slot, as far as is known.
+    pub(super) fn node_of(&self, slot: Slot) -> Option<Address> {
+        self.connection.node_of(slot)
     }
 
     /// Updates the state of the connection by the result.

@@ -4,6 +4,9 @@
 //! connection of their own. They confirm everything that the connection wrote before, so calls that
 //! come while one group waits form the next group and share its wait. A server that syncs once a
 //! second thus confirms any number of calls a second later, instead of one a second.
+//!
+//! In a cluster a group has the calls of one node, whatever their slots. One whose slot has moved is
+//! refused by itself, and goes on with the calls of its slot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +19,9 @@ use tokio::time::{Instant, timeout_at};
 use super::{ManagedConnection, ScriptReply, maybe_applied, with_text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::redis::link::call_queues::{CallQueues, Driver};
+use crate::store::redis::link::fault;
 use crate::store::redis::link::topology::accepted;
+use crate::store::redis::link::url::Address;
 
 /// The limit of calls in one group.
 const GROUP_MAX: usize = 256;
@@ -83,8 +88,17 @@ struct GroupCall {
     reply: oneshot::Sender<Result<(ScriptReply, ReachedDurability)>>,
 }
 
-/// What a group shares: the wait, and in a cluster the slot, hence the node.
-type GroupKey = (Option<Slot>, DurabilityWait);
+/// What a group shares: its server and its wait.
+type GroupKey = (Destination, DurabilityWait);
+
+/// The server of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Destination {
+    /// A node of a cluster, for all its slots.
+    Node(Address),
+    /// The node of a slot, whichever it is; without a slot the one server.
+    Slot(Option<Slot>),
+}
 
 /// The replies of a group.
 struct GroupReplies {
@@ -118,7 +132,33 @@ impl DurableCalls {
         wait: DurabilityWait,
         deadline: Instant,
     ) -> Result<(ScriptReply, ReachedDurability)> {
-        let lot = (self.link.slot_of(call), wait);
+        let slot = self.link.slot_of(call);
+        let alone = (Destination::Slot(slot), wait);
+        let node = match slot {
+            Some(slot) => {
+                let live = self.link.live(deadline.min(self.link.deadline()));
+                live.await?.node_of(slot)
+            }
+            None => None,
+        };
+        let Some(node) = node else {
+            return self.run_with(alone, text, call, deadline).await;
+        };
+        let together = (Destination::Node(node), wait);
+        match self.run_with(together, text, call, deadline).await {
+            Err(error) if is_elsewhere(&error) => self.run_with(alone, text, call, deadline).await,
+            reply => reply,
+        }
+    }
+
+    /// Executes a call in a group.
+    async fn run_with(
+        self: &Arc<Self>,
+        lot: GroupKey,
+        text: &str,
+        call: &Cmd,
+        deadline: Instant,
+    ) -> Result<(ScriptReply, ReachedDurability)> {
         let (reply, answered) = oneshot::channel();
         let call = GroupCall {
             command: call.clone(),
@@ -155,9 +195,9 @@ impl DurableCalls {
     }
 
     /// Sends one group, followed by its wait.
-    async fn send(&self, (slot, wait): GroupKey, calls: &[GroupCall]) -> Result<GroupReplies> {
+    async fn send(&self, wait: DurabilityWait, calls: &[GroupCall]) -> Result<GroupReplies> {
         let commands = calls.iter().map(|call| call.command.clone());
-        let mut replies = self.exchange(slot, wait, commands).await?;
+        let mut replies = self.exchange(wait, commands).await?;
         let unknown: Vec<usize> = (0..calls.len())
             .filter(|call| is_noscript(&replies.calls[*call]))
             .collect();
@@ -165,7 +205,7 @@ impl DurableCalls {
             let texts = unknown.iter().map(|call| &calls[*call]);
             let texts = texts.map(|call| with_text(&call.text, &call.command));
             // By now it may be another server, which has nothing of the first calls.
-            let again = self.exchange(slot, wait, texts).await?;
+            let again = self.exchange(wait, texts).await?;
             let is_all = unknown.len() == calls.len();
             for (call, reply) in unknown.into_iter().zip(again.calls) {
                 replies.calls[call] = reply;
@@ -181,9 +221,9 @@ impl DurableCalls {
         Ok(replies)
     }
 
+    /// Sends commands and the wait to the server of the first.
     async fn exchange(
         &self,
-        slot: Option<Slot>,
         wait: DurabilityWait,
         commands: impl Iterator<Item = Cmd>,
     ) -> Result<GroupReplies> {
@@ -191,6 +231,8 @@ impl DurableCalls {
         for command in commands {
             pipeline.add_command(command);
         }
+        let first = pipeline.cmd_iter().next();
+        let slot = first.and_then(|first| self.link.slot_of(first));
         pipeline.add_command(wait.command());
         let (mut calls, is_repeat) = self.link.send_all(&pipeline, slot, wait.timeout).await?;
         match calls.pop() {
@@ -235,7 +277,7 @@ impl DurableCalls {
 
 /// Executes one lot, group after group, until no call waits.
 async fn carry(durable: Arc<DurableCalls>, mut driver: Driver<GroupKey, GroupCall>) {
-    let (slot, wait) = *driver.key();
+    let (_, wait) = *driver.key();
     loop {
         let mut many = 0;
         let group = driver.take(|_| {
@@ -247,7 +289,7 @@ async fn carry(durable: Arc<DurableCalls>, mut driver: Driver<GroupKey, GroupCal
         };
         calls.retain(|call| !call.reply.is_closed());
         if !calls.is_empty() {
-            let outcome = durable.send((slot, wait), &calls).await;
+            let outcome = durable.send(wait, &calls).await;
             durable.reply(calls, outcome);
         }
     }
@@ -256,6 +298,12 @@ async fn carry(durable: Arc<DurableCalls>, mut driver: Driver<GroupKey, GroupCal
 fn unconfirmed(error: &redis::RedisError) -> Error {
     let text = format!("it was carried out, but its durability is unconfirmed ({error})");
     Error::new(ErrorKind::Unknown, text)
+}
+
+/// Returns whether a node has refused a call of a slot that another one has.
+fn is_elsewhere(error: &Error) -> bool {
+    let redirects = |cause: &redis::RedisError| cause.redirect_node().is_some();
+    error.kind() == ErrorKind::Unavailable && fault::cause_of(error).is_some_and(redirects)
 }
 
 fn is_noscript(reply: &Value) -> bool {

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
+use super::super::managed::ManagedConnection;
 use super::super::managed::durable::{DurabilityWait, ReachedDurability};
 use super::pretend::{self, Act};
-use super::servers::{Redis, RedisOptions};
+use super::servers::{Cluster, Redis, RedisOptions};
 use super::{COUNT, call, count, open};
 use crate::error::ErrorKind;
 
@@ -103,6 +105,61 @@ async fn calls_that_come_together_wait_together_and_hold_nobody_else_up() {
     );
 }
 
+/// Calls of a key each, all at the same time; each key was counted `times` before its reply.
+async fn count_each(link: &ManagedConnection, keys: &[String], times: i64) {
+    let calls = keys.iter().map(async |key| {
+        let calling = call(COUNT, key);
+        let wait = replicas(1, 300);
+        link.run_text_durably(COUNT, &calling, wait).await
+    });
+    for (key, reply) in keys.iter().zip(join_all(calls).await) {
+        let reply = reply.unwrap_or_else(|error| panic!("{key}: {error}"));
+        assert_eq!(reply, (redis::Value::Int(times), reached(0)), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn calls_of_one_node_wait_together_whatever_their_slots_and_wherever_some_have_gone() {
+    let cluster = Cluster::masters(3);
+    let (from, to) = (cluster.master_of(0), cluster.master_of(16_383));
+    let keys = (0..).map(|number| format!("{{{number}}}"));
+    let is_there = |key: &String| cluster.master_of(cluster.slot_of(key)) == from;
+    let keys: Vec<_> = keys.filter(is_there).take(24).collect();
+    let link = open(&cluster.url()).await;
+    count_each(&link, &keys, 1).await;
+    count_each(&link, &keys, 2).await;
+    let stats = cluster.node(from).cli(&["INFO", "commandstats"]);
+    let waits = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_wait:calls="));
+    let waits = waits.and_then(|line| line.split(',').next());
+    let waits: u32 = waits.expect("it has waited").parse().expect("a number");
+    assert!(waits <= 6, "{waits} waits for 48 calls");
+
+    // The first of a group, the last, and one between.
+    let mut times = 2;
+    for gone in [0, 23, 12] {
+        cluster.move_slot(cluster.slot_of(&keys[gone]), to);
+        times += 1;
+        count_each(&link, &keys, times).await;
+    }
+    // One that is on its way: its key has gone before its slot.
+    let (key, slot) = (&keys[5], cluster.slot_of(&keys[5]).to_string());
+    let (from, to) = (cluster.node(from), cluster.node(to));
+    let (from_id, to_id) = (from.cli(&["CLUSTER", "MYID"]), to.cli(&["CLUSTER", "MYID"]));
+    to.cli(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
+    from.cli(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
+    from.cli(&[
+        "MIGRATE",
+        "127.0.0.1",
+        &to.port.to_string(),
+        key,
+        "0",
+        "5000",
+    ]);
+    count_each(&link, &keys, times + 1).await;
+}
+
 #[tokio::test]
 async fn a_server_that_cannot_confirm_is_doubted_not_believed() {
     let server = Redis::plain();
@@ -123,6 +180,8 @@ async fn a_server_that_cannot_confirm_is_doubted_not_believed() {
 #[tokio::test]
 async fn a_script_that_is_brought_to_another_server_confirms_no_call_of_the_first() {
     let acts = [
+        Act::Say(":1\r\n"), // the first call, which connects
+        Act::Say(":0\r\n"),
         Act::Say(":1\r\n"),
         Act::Say("-NOSCRIPT No matching script. Please use EVAL.\r\n"),
         Act::Say(":0\r\n"), // replicas of the first one
@@ -132,6 +191,8 @@ async fn a_script_that_is_brought_to_another_server_confirms_no_call_of_the_firs
     let link = open(&pretend::cluster(acts.into()).await).await;
     let calling = call(COUNT, "k");
     let wait = replicas(1, 50);
+    let connects = link.run_text_durably(COUNT, &calling, wait).await;
+    connects.expect("it runs");
     let (first, second) = tokio::join!(
         link.run_text_durably(COUNT, &calling, wait),
         link.run_text_durably(COUNT, &calling, wait),

@@ -162,7 +162,10 @@ impl Cluster {
             let outcome = self.attempt(slot, to, calls, deadline).await;
             let error = match &outcome {
                 Ok(values) => match values.first() {
-                    Some(Value::ServerError(error)) => RedisError::from(error.clone()),
+                    // Where one of many was carried out, none is sent again.
+                    Some(Value::ServerError(error)) if !is_done_in_part(values) => {
+                        RedisError::from(error.clone())
+                    }
                     _ => return (outcome, may_have_happened),
                 },
                 Err(error) => error.clone(),
@@ -173,8 +176,7 @@ impl Cluster {
             if is_over {
                 return (outcome, may_have_happened);
             }
-            may_have_happened |=
-                again == RetryDecision::Unknown || outcome.is_ok_and(|it| is_done_in_part(&it));
+            may_have_happened |= again == RetryDecision::Unknown;
             redirect = self.redirect(&error);
             if again != RetryDecision::AtOnce {
                 // A failing node reports its own error; the old slots are the best guess then.
@@ -263,7 +265,7 @@ impl Cluster {
     }
 
     /// Returns the node that has a slot; without a slot any, preferably a connected one.
-    fn owner(&self, slot: Option<Slot>) -> Option<Address> {
+    pub(super) fn owner(&self, slot: Option<Slot>) -> Option<Address> {
         let slots = self.slots();
         match slot {
             Some(slot) => slots.owner_of(slot).cloned(),

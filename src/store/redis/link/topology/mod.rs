@@ -91,6 +91,14 @@ impl Connection {
             Self::Cluster(cluster) => Box::pin(cluster.ask_all(commands, slot, deadline)).await,
         }
     }
+
+    /// Returns the node of a cluster that has a slot, as far as is known.
+    pub(in crate::store::redis) fn node_of(&self, slot: Slot) -> Option<Address> {
+        match self {
+            Self::Single(_) => None,
+            Self::Cluster(cluster) => cluster.owner(Some(slot)),
+        }
+    }
 }
 
 /// Waits for a reply until a time.

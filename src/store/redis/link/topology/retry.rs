@@ -42,10 +42,15 @@ const REFUSALS: &[&str] = &[
     "MASTERDOWN",
 ];
 
-/// Returns whether one of the calls before the last, which only waits, was executed.
+/// Returns whether one of the calls before the last, which only waits, may have been executed.
 pub(super) fn is_done_in_part(values: &[Value]) -> bool {
     let mut calls = values.iter().rev().skip(1);
-    calls.any(|value| !matches!(value, Value::ServerError(_)))
+    calls.any(|value| match value {
+        Value::ServerError(error) => {
+            RetryDecision::after(&error.clone().into()) == RetryDecision::Never
+        }
+        _ => true,
+    })
 }
 
 fn is_from_within(error: &RedisError) -> bool {
