@@ -160,6 +160,50 @@ impl Cluster {
         self.wait_for_another_master(number, old);
     }
 
+    /// Lets a master without keys leave, as `redis-cli --cluster del-node` does: it runs on, and knows
+    /// no slots. Another one has its slots.
+    pub(crate) fn remove(&self, number: usize, heir: usize) {
+        self.part_with(number, heir, |gone, _| gone.must(&["CLUSTER", "RESET"]));
+    }
+
+    /// Cuts a master off from the other nodes: it goes on as if it had its slots, which another one
+    /// has, without their keys.
+    pub(crate) fn cut_off(&self, number: usize, heir: usize) {
+        self.part_with(number, heir, |gone, others| {
+            for other in others {
+                gone.must(&["CLUSTER", "FORGET", &other.id()]);
+            }
+        });
+    }
+
+    fn part_with(&self, number: usize, heir: usize, go: impl Fn(&Node, &[&Node])) {
+        let gone = &self.nodes[number];
+        let (id, nodes) = (gone.id(), gone.cli(&["CLUSTER", "NODES"]));
+        let me = nodes.lines().find(|line| line.contains("myself"));
+        let ranges = me.expect("it knows itself").split(' ').skip(8);
+        let bounds = ranges.flat_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            [first, last]
+        });
+        let bounds: Vec<_> = bounds.collect();
+        let others = self.nodes.iter().filter(|node| node.port != gone.port);
+        let others: Vec<_> = others.collect();
+        for other in &others {
+            other.cli(&["CLUSTER", "FORGET", &id]); // a newer server has told it already
+            wait_until("it is forgotten", || {
+                !other.cli(&["CLUSTER", "NODES"]).contains(&id)
+            });
+        }
+        go(gone, &others);
+        self.nodes[heir].must(&[&["CLUSTER", "ADDSLOTSRANGE"], &bounds[..]].concat());
+        wait_until("the others serve every slot", || {
+            others.iter().all(|node| {
+                let info = node.cli(&["CLUSTER", "INFO"]);
+                info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
+            })
+        });
+    }
+
     /// `kill -9` of the master of a slot; answers its number. A replica takes over by itself.
     pub(crate) fn kill_master_of(&mut self, slot: u16) -> usize {
         let number = self.master_of(slot);

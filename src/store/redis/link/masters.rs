@@ -9,7 +9,7 @@ use super::managed::ManagedConnection;
 use super::reads::read;
 use super::topology::Slots;
 use super::url::Address;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A server that takes writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,8 @@ impl Master {
 ///
 /// # Errors
 ///
-/// As [`ManagedConnection::send`].
+/// As [`ManagedConnection::send`]; [`Unavailable`](ErrorKind::Unavailable) also where a node replies
+/// that has left the cluster.
 pub(in crate::store::redis) async fn masters(link: &ManagedConnection) -> Result<Vec<Master>> {
     if !link.is_cluster() {
         return Ok(vec![Master { slot: None }]);
@@ -64,6 +65,11 @@ pub(in crate::store::redis) async fn masters(link: &ManagedConnection) -> Result
     let slots = Slots::read(reply, &unnamed).map_err(|error| {
         Error::corrupt("the reply to CLUSTER SLOTS could not be decoded").because(error)
     })?;
+    if slots.served() == 0 {
+        let words =
+            "the node that was asked for the masters knows no slots: it has left the cluster";
+        return Err(Error::new(ErrorKind::Unavailable, words));
+    }
     let of_each = slots.one_of_each().into_iter();
     Ok(of_each.map(|slot| Master { slot: Some(slot) }).collect())
 }

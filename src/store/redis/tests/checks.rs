@@ -1,12 +1,14 @@
 //! Tests of the start-up preflight.
 
 use super::super::link::managed::ManagedConnection;
+use super::super::link::masters::masters;
 use super::super::link::options::ConnectionOptions;
 use super::super::link::url::Target;
 use super::super::op::server_facts::ServerFacts;
 use super::super::preflight::check;
 use super::pretend::{self, Act};
 use super::servers::{Aof, Cluster, Redis, RedisOptions, shared_cluster};
+use super::{open, words};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::durability::Durability;
 use crate::time::{Clock, Mono, SystemClock};
@@ -223,6 +225,26 @@ async fn a_cluster_with_a_slot_that_nobody_serves_is_not_ready() {
         error.to_string().contains("16383 of 16384 slots"),
         "{error}"
     );
+}
+
+/// It runs on and knows no slots; whom a call without a key reaches is chance.
+#[tokio::test]
+async fn a_node_that_has_left_a_cluster_fails_no_start_and_is_not_asked_for_the_masters() {
+    let cluster = Cluster::masters(3);
+    let url = cluster.url();
+    let early = open(&url).await;
+    let everywhere = early.send_everywhere(&words(&["PING"])).await;
+    everywhere.expect("it is connected to each");
+    cluster.remove(0, 1);
+    for _ in 0..30 {
+        look(&url).await.expect("it will do");
+        let late = open(&url).await;
+        assert_eq!(masters(&late).await.expect("two").len(), 2);
+        match masters(&early).await {
+            Ok(masters) => assert_eq!(masters.len(), 2),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -266,3 +266,24 @@ async fn a_slot_without_an_owner_keeps_no_other_from_being_listened_to() {
     until("it listens to all", || news.is_healthy()).await;
     assert_eq!(channels(), 20);
 }
+
+/// It runs on and knows no slots, and the URL names it first.
+#[tokio::test]
+async fn a_node_that_has_left_a_cluster_keeps_no_channel_from_being_listened_to() {
+    let cluster = Cluster::masters(3);
+    let buckets: Vec<_> = (0..20).map(bucket).collect();
+    let (early, early_counts) = listen(&cluster.url());
+    early.add(&buckets);
+    until("it listens", || early.is_healthy()).await;
+    cluster.remove(0, 1);
+    let (late, late_counts) = listen(&cluster.url());
+    late.add(&buckets);
+    for (news, counts) in [(early, early_counts), (late, late_counts)] {
+        until("it listens to all", || news.is_healthy()).await;
+        for bucket in &buckets {
+            let before = counts.of(bucket);
+            publish(&cluster.url(), bucket, "you").await;
+            until("it is heard", || counts.of(bucket) > before).await;
+        }
+    }
+}

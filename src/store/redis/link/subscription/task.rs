@@ -183,18 +183,23 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
         Ok((by_node, failed))
     }
 
-    /// Reads the slots from a connected node, or from the nodes that the URL names.
+    /// Reads the slots from a connected node, or from the nodes that the URL names. One that does not
+    /// know all of them is believed where no other one knows more.
     async fn read_slots(&mut self, known: &[Address]) -> Result<Slots> {
         let connected = self.connections.keys().flatten().cloned();
         let nodes: Vec<_> = connected.chain(known.iter().cloned()).collect();
-        let mut last = Error::invalid("no node of the cluster was named");
+        let served = |reply: &Result<Slots>| reply.as_ref().map_or(0, Slots::served);
+        let mut last = Err(Error::invalid("no node of the cluster was named"));
         for node in nodes {
-            match self.read_slots_of(&node).await {
-                Ok(slots) => return Ok(slots),
-                Err(error) => last = error,
+            let reply = self.read_slots_of(&node).await;
+            if last.is_err() || served(&reply) > served(&last) {
+                last = reply;
+            }
+            if last.as_ref().is_ok_and(Slots::is_complete) {
+                break;
             }
         }
-        Err(last)
+        last
     }
 
     async fn read_slots_of(&mut self, node: &Address) -> Result<Slots> {

@@ -264,24 +264,24 @@ impl Cluster {
         })
     }
 
-    /// Returns the node that has a slot; without a slot any, preferably a connected one.
+    /// Returns the node that has a slot; without a slot a master, preferably a connected one.
     pub(super) fn owner(&self, slot: Option<Slot>) -> Option<Address> {
         let slots = self.slots();
         match slot {
             Some(slot) => slots.owner_of(slot).cloned(),
-            None => self.by_nearness().into_iter().next(),
+            // The URL may name one that has left.
+            None if slots.served() > 0 => self.by_nearness(slots.masters()).into_iter().next(),
+            None => self.by_nearness(self.0.named.clone()).into_iter().next(),
         }
     }
 
-    /// Returns every known node, connected ones first.
-    fn by_nearness(&self) -> Vec<Address> {
-        let mut known = self.slots().masters();
-        known.extend(self.0.named.iter().cloned());
-        fastrand::shuffle(&mut known);
+    /// Returns nodes in a new order, connected ones first.
+    fn by_nearness(&self, mut nodes: Vec<Address>) -> Vec<Address> {
+        fastrand::shuffle(&mut nodes);
         let mut seen = std::collections::HashSet::new();
-        known.retain(|address| seen.insert(address.clone()));
-        known.sort_by_cached_key(|address| !self.node(address).is_up());
-        known
+        nodes.retain(|address| seen.insert(address.clone()));
+        nodes.sort_by_cached_key(|address| !self.node(address).is_up());
+        nodes
     }
 
     fn node(&self, address: &Address) -> Arc<Node> {
@@ -296,15 +296,18 @@ impl Cluster {
         Arc::clone(nodes.entry(address.clone()).or_insert_with(made))
     }
 
-    /// Reads the slots from the first node that responds, unless they were read after `since`.
+    /// Reads the slots from the first node that responds, unless they were read after `since`. One
+    /// that does not know all of them is believed where no other one knows more.
     async fn read_slots(&self, since: Instant) -> RedisResult<()> {
         let mut read_at = self.0.read_at.lock().await;
         if read_at.is_some_and(|at| at >= since || at.elapsed() < FRESH) {
             return Ok(());
         }
         let patience = self.0.options.connect_timeout;
+        let mut known = self.slots().masters();
+        known.extend(self.0.named.iter().cloned());
         let asked = self
-            .by_nearness()
+            .by_nearness(known)
             .into_iter()
             .zip(0..)
             .map(|(address, place)| {
@@ -318,19 +321,25 @@ impl Cluster {
                 .boxed()
             });
         let mut asked: FuturesUnordered<_> = asked.collect();
-        let mut last = Err(late());
-        while let Some(reply) = asked.next().await {
-            match reply {
-                // A node that was removed from its cluster knows no slots.
-                Ok(slots) if slots.is_empty() => last = Ok(()),
-                Ok(slots) => {
-                    self.replace(slots);
-                    last = Ok(());
-                    break;
+        let (mut last, mut fullest) = (Err(late()), Slots::default());
+        let until = Instant::now() + patience;
+        while !fullest.is_complete() {
+            let next = match fullest.served() {
+                0 => asked.next().await,
+                _ => timeout_at(until, asked.next()).await.unwrap_or(None),
+            };
+            match next {
+                Some(Ok(slots)) if slots.served() > fullest.served() => {
+                    (last, fullest) = (Ok(()), slots);
                 }
-                Err(error) if last.is_err() => last = Err(error),
-                Err(_) => {}
+                Some(Ok(_)) => last = Ok(()),
+                Some(Err(error)) if last.is_err() => last = Err(error),
+                Some(Err(_)) => {}
+                None => break,
             }
+        }
+        if fullest.served() > 0 {
+            self.replace(fullest);
         }
         if last.is_ok() {
             *read_at = Some(Instant::now());

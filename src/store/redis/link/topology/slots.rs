@@ -1,6 +1,6 @@
 //! The slot table of a cluster.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use redis::aio::MultiplexedConnection;
 use redis::cluster_routing::Slot;
@@ -15,8 +15,10 @@ pub(in crate::store::redis) const SLOTS: u16 = 16_384;
 #[derive(Clone, Debug, Default)]
 pub struct Slots {
     /// The index in `nodes` of each slot's node; `Slot` does not expose its number.
-    owners: std::collections::HashMap<Slot, usize>,
+    owners: HashMap<Slot, usize>,
     nodes: Vec<Address>,
+    /// The names of these nodes in the cluster: an address may depend on who was asked.
+    ids: HashMap<Address, Vec<u8>>,
     replicas: HashSet<Address>,
 }
 
@@ -44,9 +46,12 @@ impl Slots {
         let ranges = ranges(reply).ok_or_else(wrong)?;
         let mut slots = Self::default();
         for (first, last, node, replicas) in ranges {
-            let replicas = replicas.into_iter().filter_map(|it| address(it, asked));
-            slots.replicas.extend(replicas);
-            let address = address(node, asked).ok_or_else(wrong)?;
+            let replicas = replicas.into_iter().filter_map(|it| named(it, asked));
+            slots.replicas.extend(replicas.map(|(address, _)| address));
+            let (address, id) = named(node, asked).ok_or_else(wrong)?;
+            if let Some(id) = id {
+                slots.ids.insert(address.clone(), id);
+            }
             let place = slots.place(address);
             for slot in (first..=last).filter_map(Slot::new) {
                 slots.owners.insert(slot, place);
@@ -66,12 +71,24 @@ impl Slots {
         self.nodes.get(*place)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
+    /// Returns the name of a node that has slots.
+    pub(in crate::store::redis) fn id_of(&self, node: &Address) -> Option<&[u8]> {
+        self.ids.get(node).map(Vec::as_slice)
+    }
+
+    /// Returns how many slots have a node.
+    pub(in crate::store::redis) fn served(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// Returns whether every slot has a node. A node that has left the cluster, or that no other can
+    /// reach, knows at most its own.
+    pub(in crate::store::redis) fn is_complete(&self) -> bool {
+        self.served() == usize::from(SLOTS)
     }
 
     /// Returns the nodes that have slots.
-    pub(super) fn masters(&self) -> Vec<Address> {
+    pub(in crate::store::redis) fn masters(&self) -> Vec<Address> {
         self.nodes.clone()
     }
 
@@ -120,7 +137,8 @@ fn ranges(reply: Value) -> Option<Vec<Range>> {
     ranges.into_iter().map(range).collect()
 }
 
-fn address(node: Value, asked: &Address) -> Option<Address> {
+/// Returns the address of a node and its name.
+fn named(node: Value, asked: &Address) -> Option<(Address, Option<Vec<u8>>)> {
     let Value::Array(parts) = node else {
         return None;
     };
@@ -132,7 +150,11 @@ fn address(node: Value, asked: &Address) -> Option<Address> {
         _ => asked.host.clone(),
     };
     let port = number(&parts.next()?)?;
-    Some(Address { host, port })
+    let id = match parts.next() {
+        Some(Value::BulkString(id)) => Some(id),
+        _ => None,
+    };
+    Some((Address { host, port }, id))
 }
 
 fn number(value: &Value) -> Option<u16> {
