@@ -25,7 +25,8 @@ pub(in crate::store::redis) struct ConnectionOptions {
     /// The timeout of one attempt to connect, with greeting and login. Default: 2 s, so that a call
     /// can outlive a first attempt without a response.
     pub(in crate::store::redis) connect_timeout: Duration,
-    /// The interval of pings on a connection that only receives, or that nothing uses. Default: 15 s,
+    /// The interval of pings on a connection that only receives, or that nothing uses, and of
+    /// questions for the slots where the subscription is to nodes of a cluster. Default: 15 s,
     /// far below the time after which NATs and balancers forget a connection (some minutes), so that
     /// none does, and rare enough that an idle node costs nothing.
     pub(in crate::store::redis) probe_every: Duration,

@@ -287,3 +287,35 @@ async fn a_node_that_has_left_a_cluster_keeps_no_channel_from_being_listened_to(
         }
     }
 }
+
+/// It answers pings and knows nothing of the node that has its slots: nothing there says so.
+#[tokio::test]
+async fn a_node_that_was_replaced_and_does_not_know_it_is_left() {
+    let options = ConnectionOptions {
+        probe_every: Duration::from_millis(100),
+        ..ConnectionOptions::default()
+    };
+    for only_there in [false, true] {
+        let cluster = Cluster::masters(3);
+        let is_there = |bucket: &BucketKey| {
+            let slot = cluster.slot_of(&keys::part("duly", bucket, "wake"));
+            cluster.master_of(slot) == 0
+        };
+        let mut buckets: Vec<_> = (0..20).map(bucket).collect();
+        buckets.retain(|bucket| !only_there || is_there(bucket));
+        let (news, counts) = listen_with(&cluster.url(), &options);
+        news.add(&buckets);
+        until("it listens", || news.is_healthy()).await;
+        let channels = |node| cluster.node(node).cli(&["PUBSUB", "SHARDCHANNELS"]);
+        assert_ne!(channels(0), "");
+        cluster.cut_off(0, 1);
+        until("it is left", || channels(0).is_empty()).await;
+        until("it listens elsewhere", || news.is_healthy()).await;
+        for bucket in &buckets {
+            let before = counts.of(bucket);
+            publish(&cluster.url(), bucket, "you").await;
+            until("it is heard", || counts.of(bucket) > before).await;
+        }
+        assert_eq!(channels(0), "", "it is believed again");
+    }
+}

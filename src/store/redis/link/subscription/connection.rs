@@ -28,6 +28,8 @@ pub(super) type ConnectionLost = UnboundedSender<u64>;
 /// for the other; so such a connection is dropped.
 pub(super) struct SubscriberConnection {
     pub(super) number: u64,
+    /// The name of its node in the cluster, once it has channels.
+    pub(super) node: Option<Vec<u8>>,
     connection: MultiplexedConnection,
     patience: Duration,
     probe: AbortHandle,
@@ -38,7 +40,7 @@ impl SubscriberConnection {
     pub(super) async fn open<T: Clone + Send + Sync + 'static>(
         target: &Target,
         options: &ConnectionOptions,
-        node: Option<&Address>,
+        address: Option<&Address>,
         number: u64,
         channels: Arc<Channels<T>>,
         lost: ConnectionLost,
@@ -54,8 +56,8 @@ impl SubscriberConnection {
                 _ => {}
             })
         };
-        let connection = match node {
-            Some(node) => topology::node(target, options, node, pushes).await?,
+        let connection = match address {
+            Some(address) => topology::node(target, options, address, pushes).await?,
             None => match topology::connect(target, options, pushes).await? {
                 Connection::Single(connection) => connection,
                 Connection::Cluster(_) => return Err(topology::is_a_cluster(target)),
@@ -64,6 +66,7 @@ impl SubscriberConnection {
         let probing = probe(connection.clone(), options.clone(), number, lost);
         Ok(Self {
             number,
+            node: None,
             connection,
             patience: options.timeout,
             probe: options.spawn(probing).abort_handle(),

@@ -1,10 +1,10 @@
 //! A task that keeps every channel subscribed, on the node that has it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::sync::mpsc::{self, UnboundedReceiver};
-use tokio::time::sleep;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use super::Channels;
 use super::connection::{ConnectionLost, SubscriberConnection};
@@ -55,6 +55,9 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
     /// Runs until it is aborted.
     pub(super) async fn run(mut self) {
         let mut failures = 0_u32;
+        let every = self.options.probe_every;
+        let mut checks = interval_at(Instant::now() + every, every);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             match self.subscribe().await {
                 Ok(()) => {
@@ -63,6 +66,7 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
                     tokio::select! {
                         () = all.grown.notified() => {}
                         Some(number) = self.losses.recv() => self.forget(number),
+                        _ = checks.tick() => self.leave_replaced().await,
                     }
                 }
                 Err(error) => {
@@ -109,11 +113,15 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
         };
         // If subscribing fails, the connection is dropped with all its channels.
         let number = connection.number;
+        let slots = self.slots.as_ref().zip(node.as_ref());
+        let id = slots.and_then(|(slots, node)| slots.id_of(node));
+        let id = id.map(<[u8]>::to_vec);
         let connection = self
             .connections
             .entry(node)
             .insert_entry(connection)
             .into_mut();
+        connection.node = id;
         let outcome = connection.subscribe(&channels).await;
         let subscribed = match outcome {
             Ok(subscribed) => subscribed,
@@ -141,6 +149,51 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
         let (all, lost) = (Arc::clone(&self.channels), self.lost.clone());
         SubscriberConnection::open(target, options, node.as_ref(), self.next_number, all, lost)
             .await
+    }
+
+    /// Drops the connections to nodes of a cluster that, as another node says, have been replaced. One
+    /// that the others cannot reach goes on as if it had its slots, and hears of no message.
+    async fn leave_replaced(&mut self) {
+        let Place::Cluster(named) = self.target.place.clone() else {
+            return;
+        };
+        // A node that says nothing is passed over: there is another one the next time.
+        let nodes = self.slots.as_ref().map(Slots::masters).unwrap_or_default();
+        let nodes: Vec<_> = nodes.into_iter().chain(named).collect();
+        let Some(asked) = fastrand::choice(&nodes) else {
+            return;
+        };
+        let slots = match self.read_slots_of(asked).await {
+            Ok(slots) => slots,
+            Err(error) => {
+                tracing::debug!("failed to read the slots of a cluster: {error}");
+                return;
+            }
+        };
+        let nodes: HashMap<u64, &[u8]> = self
+            .connections
+            .values()
+            .filter_map(|it| Some((it.number, it.node.as_deref()?)))
+            .collect();
+        let is_replaced = |(channel, by): &(&Vec<u8>, &u64)| {
+            // What a node says of itself proves nothing.
+            let owner = slots.owner(channel).filter(|owner| *owner != asked);
+            let owner = owner.and_then(|owner| slots.id_of(owner));
+            let node = nodes.get(by);
+            owner.is_some_and(|owner| node.is_some_and(|node| owner != *node))
+        };
+        let replaced = self.subscribed.iter().filter(is_replaced);
+        let replaced: HashSet<u64> = replaced.map(|(_, by)| *by).collect();
+        // The connection may be there only for this question.
+        let used: HashSet<u64> = self.subscribed.values().copied().collect();
+        self.connections.retain(|_, it| used.contains(&it.number));
+        if replaced.is_empty() {
+            return;
+        }
+        for number in replaced {
+            self.forget(number);
+        }
+        self.slots = Some(slots);
     }
 
     /// Drops a connection that has ended, and its channels; their slots may have moved.
