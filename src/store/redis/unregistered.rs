@@ -4,16 +4,14 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
 use tokio::time::Instant;
 
 use crate::error::Result;
 use crate::event::BucketKey;
 use crate::store::damage::{CheckTask, Damage, DamageKind};
 use crate::store::redis::hub::registry;
-use crate::store::redis::link::masters::masters;
+use crate::store::redis::link::masters::scan;
 use crate::store::redis::op::shared::Shared;
-use crate::store::redis::script::reader::ReplyReader;
 
 /// How many keys a step looks at.
 const STEP: usize = 1_000;
@@ -30,30 +28,18 @@ pub(super) async fn find(shared: &Arc<Shared>, task: &CheckTask) -> Result<Vec<D
         .await?
         .into_iter()
         .collect();
-    let mut seen = BTreeSet::new();
-    let link = &shared.links.work;
-    for master in masters(link).await? {
-        let mut cursor = b"0".to_vec();
-        loop {
-            let mut step = redis::pipe();
-            let scan = step.cmd("SCAN").arg(&cursor).arg("MATCH");
-            scan.arg(format!("{}:{{*}}:body", escaped(&shared.hub.prefix)));
-            scan.arg("COUNT").arg(STEP);
-            let pages = master.send_all(link, &step).await?;
-            let page = pages.into_iter().next().unwrap_or(Value::Nil);
-            let mut page = ReplyReader::of("scan", page)?;
-            cursor = page.bytes()?;
-            let mut keys = page.parts()?;
-            task.add_looked(keys.len() as u64);
-            while !keys.is_empty() && seen.len() < FOUND_MAX {
-                let bucket = bucket_of(&shared.hub.prefix, &keys.bytes()?);
-                seen.extend(bucket.filter(|bucket| !known.contains(bucket)));
-            }
-            if cursor == b"0" {
-                break;
+    let (mut seen, prefix) = (BTreeSet::new(), &shared.hub.prefix);
+    let pattern = format!("{}:{{*}}:body", escaped(prefix));
+    let look = |keys: Vec<Vec<u8>>| {
+        task.add_looked(keys.len() as u64);
+        let buckets = keys.iter().filter_map(|key| bucket_of(prefix, key));
+        for bucket in buckets.filter(|bucket| !known.contains(bucket)) {
+            if seen.len() < FOUND_MAX {
+                seen.insert(bucket);
             }
         }
-    }
+    };
+    scan(&shared.links.work, &pattern, STEP, look).await?;
     // After the walk as well: a bucket is registered before it has events.
     for bucket in registry::read(&shared.registry).await? {
         seen.remove(&bucket);

@@ -1,15 +1,20 @@
 //! The masters of the servers of a URL.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use redis::cluster_routing::Slot;
-use redis::{Pipeline, Value, cmd};
+use redis::{Pipeline, Value, cmd, pipe};
 
 use super::managed::ManagedConnection;
+use super::preflight;
 use super::reads::read;
 use super::topology::Slots;
 use super::url::Address;
 use crate::error::{Error, ErrorKind, Result};
+
+/// How often a scan begins anew with the servers that it has not finished.
+const ANEW_MAX: usize = 100;
 
 /// A server that takes writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,4 +77,64 @@ pub(in crate::store::redis) async fn masters(link: &ManagedConnection) -> Result
     }
     let of_each = slots.one_of_each().into_iter();
     Ok(of_each.map(|slot| Master { slot: Some(slot) }).collect())
+}
+
+/// Calls `found` with the keys of all masters that match a pattern, some of them more than once.
+/// Each step looks at some `count` keys.
+///
+/// A cursor means nothing to another server, so each step returns the name of its server. Where that
+/// has changed, because slots were moved or a replica has taken over, the servers that were not
+/// finished begin anew.
+///
+/// # Errors
+///
+/// As [`masters`].
+pub(in crate::store::redis) async fn scan(
+    link: &ManagedConnection,
+    pattern: &str,
+    count: usize,
+    mut found: impl FnMut(Vec<Vec<u8>>) + Send,
+) -> Result<()> {
+    let mut done = HashSet::new();
+    'anew: for _ in 0..ANEW_MAX {
+        for master in masters(link).await? {
+            let (mut cursor, mut scanned) = (b"0".to_vec(), None);
+            loop {
+                let mut step = pipe();
+                let scan = step.cmd("SCAN").arg(&cursor).arg("MATCH").arg(pattern);
+                scan.arg("COUNT").arg(count);
+                step.cmd("INFO").arg("server");
+                let replies = read(|| master.send_all(link, &step)).await?;
+                let (next, keys, server) = step_of(replies)?;
+                cursor = next;
+                if *scanned.get_or_insert_with(|| server.clone()) != server {
+                    continue 'anew;
+                }
+                if server.is_some() && done.contains(&server) {
+                    break;
+                }
+                found(keys);
+                if cursor == b"0" {
+                    done.insert(server);
+                    break;
+                }
+            }
+        }
+        return Ok(());
+    }
+    let words = "the servers changed during each scan of their keys";
+    Err(Error::new(ErrorKind::Unavailable, words))
+}
+
+/// A step of a scan: the next cursor, keys, and the name of the run of the server.
+type Step = (Vec<u8>, Vec<Vec<u8>>, Option<String>);
+
+/// Decodes the replies of a step.
+fn step_of(replies: Vec<Value>) -> Result<Step> {
+    let wrong = || Error::corrupt("the reply to SCAN could not be decoded");
+    let [page, info] = <[Value; 2]>::try_from(replies).map_err(|_| wrong())?;
+    let page = redis::from_redis_value(page);
+    let (cursor, keys) = page.map_err(|error| wrong().because(error))?;
+    let mut fields = preflight::fields(info).ok_or_else(wrong)?;
+    Ok((cursor, keys, fields.remove("run_id")))
 }

@@ -8,7 +8,7 @@ mod rights;
 
 use redis::Value;
 
-pub(in crate::store::redis) use self::info::{Info, Version};
+pub(in crate::store::redis) use self::info::{Info, Version, fields};
 pub(in crate::store::redis) use self::rights::{Permission, Permissions};
 use super::managed::ManagedConnection;
 use super::topology::SLOTS;
@@ -135,7 +135,7 @@ async fn every_slot_is_served(link: &ManagedConnection, target: &Target) -> Resu
         Err(error) if rights::is_denied(&error) => return Ok(()),
         Err(error) => return Err(error),
     };
-    let fields = info::fields(reply).ok_or_else(|| unreadable(target))?;
+    let fields = fields(reply).ok_or_else(|| unreadable(target))?;
     let number = |name: &str| fields.get(name).and_then(|number| number.parse().ok());
     let served: u16 = number("cluster_slots_ok").unwrap_or(0);
     if served == SLOTS {

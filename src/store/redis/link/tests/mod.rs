@@ -5,6 +5,7 @@ pub(in crate::store::redis) mod servers;
 
 mod durable;
 mod links;
+mod masters;
 pub(in crate::store::redis) mod pretend;
 mod topologies;
 
