@@ -1,11 +1,13 @@
 //! A server whose clock steps.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use duly::EventId;
 use duly::event::{BucketId, BucketKey, State};
-use duly::store::Store;
+use duly::records::NodeId;
 use duly::store::operation::{PushReport, Reply, StoreOp};
+use duly::store::{MemberInfo, Store};
 use duly::time::When;
 use tokio::time::Instant;
 
@@ -232,6 +234,53 @@ async fn a_bucket_that_was_idle_while_the_clock_was_set_follows_at_once() {
     let moved = bare.store.apply(&idle, sweep.clone()).await;
     let off_us = off_us(moved.expect("a move").now_us);
     assert!(off_us < 3_000_000, "{off_us} us off in the idle bucket");
+}
+
+/// Whoever polls first after it: a member, a new one, or one that consumes nothing.
+#[tokio::test]
+async fn a_clock_that_steps_removes_no_member_that_polls_and_keeps_none_that_does_not() {
+    const NEW: u64 = 10;
+    const CONSUMES_NOTHING: u64 = 0;
+    let world = Stepping::new().await;
+    let store = &world.bare.store;
+    let poll = async |node: u64| -> BTreeMap<u64, u64> {
+        let queues = (node != CONSUMES_NOTHING).then(|| "letters".parse().expect("a name"));
+        let me = MemberInfo {
+            node: NodeId(node),
+            queues: queues.into_iter().collect(),
+            host: "web-3".into(),
+            leaves: false,
+        };
+        let members = store.poll_members(me).await.expect("a poll").members;
+        members.iter().map(|it| (it.node.0, it.beat)).collect()
+    };
+    let mut ahead_s = 0.0;
+    for first in [2, NEW, CONSUMES_NOTHING, 3, 1] {
+        for step_s in [61.0, 86_400.0, -30.0, -86_400.0] {
+            let what = format!("{first} polls first after a step of {step_s} s");
+            let dead = 100;
+            let mut polls = BTreeMap::new();
+            for node in [1, 2, dead, 3, 1] {
+                polls = poll(node).await;
+            }
+            ahead_s += step_s;
+            world.set(ahead_s);
+            let seen = poll(first).await;
+            if polls.contains_key(&first) {
+                assert!(
+                    seen.keys().eq(polls.keys()),
+                    "{what}: {seen:?} of {polls:?}"
+                );
+                assert!(seen[&first] > polls[&first], "{what}: {first} was removed");
+            }
+            for node in [1, 2, 3].into_iter().filter(|node| *node != first) {
+                let number = poll(node).await[&node];
+                assert!(number > polls[&node], "{what}: {node} was removed");
+            }
+            let has_gone = !poll(1).await.contains_key(&dead);
+            assert_eq!(has_gone, step_s > 60.0, "{what}");
+        }
+    }
 }
 
 #[tokio::test]

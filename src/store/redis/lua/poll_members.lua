@@ -5,7 +5,8 @@
 -- QUEUES  hash  node -> the queues that it consumes, a line for each; node .. "h" -> its host
 -- HUB     hash  for its field "format"
 --
--- A node is no member before its queues are known.
+-- A node is no member before its queues are known. One that is silent for too long is removed, by a
+-- member: where the last poll of that seems as old, the clock has stepped.
 local now = ARGV.now
 if now == "" then
   local time = call("TIME")
@@ -14,20 +15,29 @@ else
   now = math.floor(now / 1000)
 end
 local me, act = ARGV.node, ARGV.act
-local tokens, mine, others = { buckets = "", control = "" }, nil, {}
+local tokens, others, silent = { buckets = "", control = "" }, {}, {}
+local mine, has_stepped
 local members = call("HGETALL", MEMBERS) -- the nodes of a store
 for i = 1, #members, 2 do
   local node, said = members[i], members[i + 1]
   local number, seen = said:match("^(%d+):(%d+)$")
+  local is_silent = number and now - seen > tonumber(ARGV.listed_for)
   if #node ~= 8 then -- no node but a token
     tokens[node] = said
   elseif node == me and number then
-    mine = tonumber(number)
-  elseif number and now - seen > tonumber(ARGV.listed_for) then
+    mine, has_stepped = tonumber(number), is_silent
+  elseif number then
+    local list = is_silent and silent or others
+    list[#list + 1], list[#list + 2] = node, tonumber(number)
+  end
+end
+for i = 1, #silent, 2 do
+  local node = silent[i]
+  if has_stepped then
+    others[#others + 1], others[#others + 2] = node, silent[i + 1]
+  elseif mine then
     call("HDEL", MEMBERS, node)
     call("HDEL", QUEUES, node, node .. "h")
-  elseif number then
-    others[#others + 1], others[#others + 2] = node, tonumber(number)
   end
 end
 local is_known = 1
