@@ -43,12 +43,14 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// # Errors
     ///
     /// [`ErrorKind::NotFound`] when no handler of the queue runs in this process, and the store has
-    /// no other; when the event is no longer there; or, on a store of one process, when it was done
-    /// by a consumer that pulls or by another bus, so that there is no reply;
+    /// no other; when the event is no longer there; when this process could not look for five minutes,
+    /// after which a reply is kept no more; or, on a store of one process, when the event was done by a
+    /// consumer that pulls or by another bus, so that there is no reply;
     /// [`ErrorKind::Full`] for a call in a handler that could never be replied to, as above;
     /// [`ErrorKind::Closed`] when the bus stops before the reply; [`ErrorKind::TimedOut`] after
     /// `timeout`; [`ErrorKind::Unavailable`] with the handler's error when the event ended without
-    /// success; [`ErrorKind::Invalid`] when the reply is not an `R`; and as [`push`](Self::push).
+    /// success, or its reply could not be stored; [`ErrorKind::Invalid`] when the reply is not an
+    /// `R`; and as [`push`](Self::push).
     pub async fn call<R: DeserializeOwned>(&self, payload: T, timeout: Duration) -> Result<R> {
         let id = self.new_id();
         // Register first, then check: a flow that ends after the check releases its callers.

@@ -211,6 +211,10 @@ impl Context {
     /// Sets the reply to the caller in `Queue::call`; sent when the handler succeeds. Only the
     /// first reply of an attempt counts; without a caller it is dropped.
     ///
+    /// One to a caller in another process is stored as a payload. If it is too large for one, or the
+    /// store does not take it within half a minute, the event ends as discarded, with the reason, and
+    /// the caller gets that.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `value` cannot be encoded.

@@ -20,7 +20,8 @@ pub enum Outcome {
     Snoozed,
     /// A dead letter: the last attempt failed, or the failure is permanent.
     Buried,
-    /// The handler discarded the event as no longer useful.
+    /// The handler discarded the event as no longer useful; or it succeeded, and its reply to a call
+    /// could not be stored.
     Discarded,
     /// The event was cancelled.
     Cancelled,

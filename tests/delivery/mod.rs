@@ -12,6 +12,7 @@ mod audited;
 mod blocking;
 mod bulk;
 mod call;
+mod called;
 mod cancel;
 mod closed;
 mod controls;

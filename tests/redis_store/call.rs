@@ -14,7 +14,7 @@ const SUMS: Annotation = Annotation::new("shop.sums").buckets(1);
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Adds one, replies nothing to 0, and fails on 13.
+/// Adds one, replies nothing to 0, fails on 13, and replies too much to 14.
 struct AddOne;
 
 impl Handler for AddOne {
@@ -24,6 +24,7 @@ impl Handler for AddOne {
         match event.payload {
             0 => Ok(()),
             13 => Err(Failure::permanent("unlucky")),
+            14 => Ok(cx.reply(&"x".repeat(2 << 20))?),
             number => Ok(cx.reply(&(number + 1))?),
         }
     }
@@ -81,6 +82,13 @@ async fn a_publish_only_process_calls_a_handler_of_another_process() {
     let error = sums.call::<u64>(13, PATIENCE).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("unlucky"), "{error}");
+    let error = sums.call::<Option<String>>(14, PATIENCE).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(
+        error.to_string().contains("reply cannot be stored"),
+        "{error}"
+    );
     let error = sums.call::<String>(1, PATIENCE).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     // Replies are never handled, and expire.

@@ -150,7 +150,10 @@ async fn a_reply_can_be_repeated(world: World) {
 
 #[delay_event(queue = "ns.q")]
 async fn add_one(event: Event<u64>, cx: &Context) -> Result<(), Failure> {
-    Ok(cx.reply(&(event.payload + 1))?)
+    Ok(match event.payload {
+        14 => cx.reply(&"x".repeat(2 << 20))?,
+        number => cx.reply(&(number + 1))?,
+    })
 }
 
 /// A handler in Rust, in another process that shares the store.
@@ -160,6 +163,11 @@ async fn a_handler_in_rust_replies_to_a_call() {
     let bus = Bus::builder().store_url(world.url()).start().await.unwrap();
     let reply = send(&world, Method::POST, CALLS, &call(7)).await;
     assert_eq!(reply.is(200)["reply"], 8);
+    let reply = send(&world, Method::POST, CALLS, &call(14)).await;
+    let problem = reply.is(409);
+    assert_eq!(problem["kind"], "call_failed");
+    let detail = super::of(&problem, "detail");
+    assert!(detail.contains("its reply cannot be stored"), "{detail}");
     bus.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 

@@ -15,6 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::backoff::Backoff;
 use crate::bus::handle::Bus;
@@ -38,9 +39,9 @@ use crate::time::Timestamp;
 pub const REPLY_KEPT: Duration = Duration::from_secs(300);
 /// The first and the longest pause between two lookups.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(250));
-/// How often a reply is tried to be stored; the pause after a failure.
-const STORE_TRIES: u32 = 3;
-const STORE_PAUSE: Duration = Duration::from_millis(200);
+/// How long a handler's reply is tried to be stored, and the pauses in between.
+const STORE_WITHIN: Duration = Duration::from_secs(30);
+const STORE_PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 /// How many expired replies are removed at a time.
 const EXPIRED_AT_ONCE: usize = 100;
 /// How long a lease lasts at least after a reply is stored.
@@ -62,30 +63,30 @@ impl ReplyStore for BusReplies {
         &'a self,
         event: &'a Envelope,
         reply: Vec<u8>,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
         Box::pin(async move {
-            for tries in 1..=STORE_TRIES {
+            let until = Instant::now() + STORE_WITHIN;
+            let mut failures = 0;
+            loop {
                 let Some(inner) = self.0.upgrade() else {
-                    return;
+                    return Ok(()); // nothing is settled any more
                 };
-                let error = match store_in(&inner, event, &reply).await {
-                    Ok(()) => return,
-                    Err(error) => error,
-                };
-                if tries == STORE_TRIES || !is_passing(&error) {
-                    let (queue, id) = (&event.queue, event.id);
-                    tracing::error!(%queue, %id, %error, "reply not stored; its caller gets none");
-                    return;
+                let stored = store_in(&inner, event, &reply).await;
+                drop(inner);
+                match stored {
+                    Err(error) if is_passing(&error) && Instant::now() < until => failures += 1,
+                    stored => return stored,
                 }
-                tokio::time::sleep(STORE_PAUSE).await;
+                tokio::time::sleep(STORE_PAUSES.after(failures)).await;
             }
         })
     }
 }
 
-/// Whether the store may respond at the next try.
+/// Whether the store may respond at the next try, which is safe also if this one was done.
 fn is_passing(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut)
+    use ErrorKind::{TimedOut, Unavailable, Unknown};
+    matches!(error.kind(), Unavailable | TimedOut | Unknown)
 }
 
 /// Returns the queue of the replies to events of a queue.
@@ -230,13 +231,16 @@ impl QueueHandle {
     /// Waits until an event is over, and returns its stored reply, or how it ended without one.
     pub(super) async fn stored_reply(&self, id: EventId) -> Result<CallResult> {
         let mut lookups = 0_u32;
+        // By the store's time, which counts while this machine is suspended.
+        let mut pending = id.created();
         loop {
             lookups = lookups.saturating_add(1);
             tokio::time::sleep(PAUSES.after(lookups)).await;
-            match self.look_up(id).await {
+            let now = self.inner.now();
+            match self.look_up(id, pending).await {
                 Ok(Some(result)) => return Ok(result),
                 // The caller's timeout ends this.
-                Ok(None) => {}
+                Ok(None) => pending = now,
                 Err(error) if is_passing(&error) => {}
                 // Nobody else replies here: whatever the store says, its handler may still do so.
                 Err(error)
@@ -247,15 +251,22 @@ impl QueueHandle {
         }
     }
 
-    /// Returns the result of an event that is over.
-    async fn look_up(&self, id: EventId) -> Result<Option<CallResult>> {
+    /// Returns the result of an event that is over, and was not at `pending`.
+    async fn look_up(&self, id: EventId, pending: Timestamp) -> Result<Option<CallResult>> {
         let is_shared = self.inner.store.is_shared();
-        let words = match status_of(self, id).await? {
+        let status = status_of(self, id).await?;
+        // A reply to what was pending lately would still be kept.
+        let is_gone = status == ReplyStatus::Over && is_over(pending, self.inner.now());
+        let words = match status {
             ReplyStatus::Pending => return Ok(None),
             ReplyStatus::Replied(reply) => return Ok(Some(CallResult::Replied(Some(reply)))),
             ReplyStatus::Failed(words) => return Ok(Some(CallResult::Failed(words))),
-            ReplyStatus::None | ReplyStatus::Over if is_shared => {
+            ReplyStatus::None | ReplyStatus::Over if is_shared && !is_gone => {
                 return Ok(Some(CallResult::Replied(None)));
+            }
+            ReplyStatus::Over if is_shared => {
+                let kept = REPLY_KEPT.as_secs();
+                format!("event {id} is done; a reply to it would be kept no more, after {kept} s")
             }
             ReplyStatus::None | ReplyStatus::Over => {
                 format!("event {id} is done, but not by a handler of this bus: it has no reply")

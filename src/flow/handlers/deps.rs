@@ -22,6 +22,7 @@ use crate::handler::HandlerEnv;
 use crate::metrics::{AttemptMetrics, Stages};
 use crate::outage::Outage;
 use crate::panics;
+use crate::record::cut_error;
 use crate::store::Store;
 use crate::time::Clock;
 
@@ -120,12 +121,21 @@ impl ExecutorDeps {
         });
     }
 
-    /// Stores the reply for a caller in another process, and then passes on the outcome: who sees
-    /// that the event is done finds its reply.
-    pub(crate) fn tell_after_reply(&self, ticket: Ticket, verdict: AttemptOutcome, reply: Vec<u8>) {
+    /// Stores the reply of a handler that succeeded, for a caller in another process, and then
+    /// passes on the outcome: who sees that the event is done finds its reply. An event whose reply
+    /// cannot be stored is discarded with the reason, which its caller finds instead.
+    pub(crate) fn tell_after_reply(&self, ticket: Ticket, reply: Vec<u8>) {
         let deps = self.clone();
         tokio::spawn(async move {
-            deps.replies.store(&ticket.job.delivery.body, reply).await;
+            let delivery = &ticket.job.delivery;
+            let verdict = match deps.replies.store(&delivery.body, reply).await {
+                Ok(()) => AttemptOutcome::Ack,
+                Err(error) => {
+                    let words = format!("handled, and its reply cannot be stored: {error}");
+                    AttemptOutcome::Discard(Some(cut_error(words)))
+                }
+            };
+            panics::reported(|| ticket.traced.ended(delivery, &verdict));
             deps.tell(&ticket.job, ticket.started_us(), verdict);
         });
     }

@@ -274,13 +274,13 @@ where
             | AttemptOutcome::Interrupt { .. }
             | AttemptOutcome::Release => false,
         };
-        panics::reported(|| ticket.traced.ended(&ticket.job.delivery, &verdict));
         if let Some(reply) = reply
             && !is_told
             && body.headers.iter().any(|(name, _)| name == CALL_HEADER)
         {
-            return self.deps.tell_after_reply(ticket.clone(), verdict, reply);
+            return self.deps.tell_after_reply(ticket.clone(), reply);
         }
+        panics::reported(|| ticket.traced.ended(&ticket.job.delivery, &verdict));
         self.deps.tell(&ticket.job, ticket.started_us(), verdict);
     }
 

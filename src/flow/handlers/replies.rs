@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::error::Result;
 use crate::event::{Envelope, EventId};
 
 /// The result of a call.
@@ -22,12 +23,12 @@ pub(crate) enum CallResult {
 
 /// Stores the reply to an event, for a caller in another process.
 pub(crate) trait ReplyStore: Send + Sync {
-    /// Stores the reply to an event; logs it if that fails.
+    /// Stores the reply to an event; while the store is away it tries again for a while.
     fn store<'a>(
         &'a self,
         event: &'a Envelope,
         reply: Vec<u8>,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 }
 
 /// The waiting callers of this process, by event id.
@@ -96,9 +97,10 @@ impl Replies {
     }
 
     /// Stores the reply to an event for a caller in another process.
-    pub(crate) async fn store(&self, event: &Envelope, reply: Vec<u8>) {
-        if let Some(stored) = self.stored.get() {
-            stored.store(event, reply).await;
+    pub(crate) async fn store(&self, event: &Envelope, reply: Vec<u8>) -> Result<()> {
+        match self.stored.get() {
+            Some(stored) => stored.store(event, reply).await,
+            None => Ok(()),
         }
     }
 
