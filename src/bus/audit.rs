@@ -128,7 +128,7 @@ impl Bus {
         let queue = self.trail(&trail)?;
         let event = queue.event(line).after(KEPT).expires_after(KEPT);
         let event = event.key(day_of(self.inner.now()).to_string());
-        event.keep_payload(false).push().await?;
+        event.push().await?;
         self.trim_audit(&queue, &trail, of.lines_max()).await
     }
 
@@ -237,7 +237,8 @@ impl Bus {
                 }
             }
         }
-        let mut lines = self.audit_lines(buckets).await?;
+        let line = |bucket: &BucketKey, event: &Snapshot| self.line(bucket, event);
+        let mut lines = self.read_all(buckets, line).await?;
         lines.retain(is_asked_for);
         Ok(lines)
     }
@@ -249,8 +250,8 @@ impl Bus {
             loop {
                 let peek = StoreOp::peek(PeekBy::Key(day.to_string()), from, BATCH_MAX);
                 let page = self.inner.apply(bucket, peek).await?;
-                let read = |event: &Snapshot| self.line(bucket, event);
-                lines.extend(page.events.iter().filter_map(read));
+                let line = |event: &Snapshot| self.line(bucket, event);
+                lines.extend(page.events.iter().filter_map(line));
                 from = page.next;
                 if from.is_none() || lines.len() > LINES_MAX + 2 * LINES_OVER {
                     break;
@@ -260,22 +261,25 @@ impl Bus {
         Ok(lines)
     }
 
-    /// Reads all lines of a namespace: their number is bounded.
-    async fn audit_lines(&self, buckets: Vec<BucketKey>) -> Result<Vec<AuditLine>> {
+    /// Reads all events of a namespace's lines: their number is bounded.
+    async fn read_all<T>(
+        &self,
+        buckets: Vec<BucketKey>,
+        read: impl Fn(&BucketKey, &Snapshot) -> Option<T>,
+    ) -> Result<Vec<T>> {
         let mut scan = Scan::new(&self.inner, UnfinishedEvents, buckets, None);
-        let (mut lines, mut read) = (Vec::new(), 0);
-        while read < LINES_MAX + 2 * LINES_OVER {
+        let (mut all, mut scanned) = (Vec::new(), 0);
+        while scanned < LINES_MAX + 2 * LINES_OVER {
             let Some(ScanPage { bucket, events }) = scan.next(PAGE).await? else {
                 break;
             };
-            read += events.len();
-            let line = |event: &Snapshot| self.line(&bucket, event);
-            lines.extend(events.iter().filter_map(line));
+            scanned += events.len();
+            all.extend(events.iter().filter_map(|event| read(&bucket, event)));
         }
-        Ok(lines)
+        Ok(all)
     }
 
-    /// Reads a line; one that cannot be read, as its key is gone, is left out.
+    /// Reads a line; one that cannot be read, as a newer version has written it, is left out.
     fn line(&self, bucket: &BucketKey, event: &Snapshot) -> Option<AuditLine> {
         let event = StoredEvent::new(self.inner.clone(), bucket.clone(), event);
         let line: StoredLine = event.payload_as().ok()?;
@@ -294,7 +298,7 @@ impl Bus {
             .with_codec(Codec::Json))
     }
 
-    /// Removes the oldest lines where there are too many.
+    /// Removes the oldest lines where there are too many, whether they can be read or not.
     async fn trim_audit(
         &self,
         queue: &Queue<StoredLine>,
@@ -306,10 +310,11 @@ impl Bus {
             return Ok(());
         }
         let buckets = self.inner.buckets_of(trail).await?;
-        let mut lines = self.audit_lines(buckets).await?;
-        lines.sort_unstable_by_key(AuditLine::cursor);
+        let age = |_: &BucketKey, line: &Snapshot| Some((line.body.as_ref()?.pushed, line.id));
+        let mut lines = self.read_all(buckets, age).await?;
+        lines.sort_unstable();
         let old = lines.len().saturating_sub(most);
-        let cancelled = lines.iter().take(old).map(|line| queue.cancel(line.id));
+        let cancelled = lines.iter().take(old).map(|(_, id)| queue.cancel(*id));
         in_order(cancelled).try_for_each(|_| async { Ok(()) }).await
     }
 }

@@ -196,7 +196,7 @@ impl Reencrypt {
 
     /// Counts the payloads of the queue by key, and the schedules that push into it. A key without
     /// payloads can be removed, once every process uses another one; records may keep payloads under
-    /// it, and so may rows of an outbox that are not relayed yet.
+    /// it, and so may rows of an outbox that are not relayed yet, and replies to calls for five minutes.
     ///
     /// # Errors
     ///

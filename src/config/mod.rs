@@ -35,7 +35,7 @@
 //! | `schedules.<name>.only` | names of calendars on whose days alone it runs | every day |
 //! | `calendars.<name>` | a set of dates for schedules: a text such as `2026-12-25 2026-12-26` | |
 //! | `deploy` | the number of the deploy; of programs that declare a schedule differently, that of the highest holds | 0 |
-//! | `queue_defaults.<key>` | for every queue without its own value | |
+//! | `queue_defaults.<key>` | for every queue without its own value, but those of duly itself | |
 //! | `queues.<name>.<key>` | for the queue of that name | |
 //!
 //! and for `queue_defaults` and each queue the options of [`QueueChoices`], whose page has the

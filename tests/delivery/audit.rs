@@ -56,6 +56,10 @@ async fn the_audit_is_bounded_and_the_oldest_lines_go() {
     bus.add_to_audit("bob", "quiet", "quiet.orders")
         .await
         .unwrap();
+    // Another build has written lines that this one cannot read.
+    let unreadable = bus.queue_named::<u64>("busy.duly.audit").unwrap();
+    let lines = unreadable.push_many(0..600, secs(86_400));
+    lines.await.unwrap();
     for number in 0..10_600 {
         bus.add_to_audit("ann", &format!("action {number}"), "busy.orders")
             .await
@@ -77,6 +81,8 @@ async fn the_audit_is_bounded_and_the_oldest_lines_go() {
         }
     }
     assert!((10_001..=10_257).contains(&all), "{all}");
+    let kept = bus.stats("busy.duly.audit").await.unwrap().scheduled;
+    assert!((10_000..=10_256).contains(&kept), "{kept}");
     let newest = bus.audit(None, 100).await.unwrap();
     assert!(
         newest

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use duly::__server::replies::{self, ReplyStatus};
 use duly::Annotation;
+use duly::codec::Raw;
+use duly::config::Settings;
 use duly::lease::{LeaseOutcome, LeaseStatus};
 use duly::prelude::*;
+use duly::records::Record;
 use duly::store::{DedupWindow, MemoryStore};
 use duly::testing::{Probe, TestBus, VirtualClock};
 
@@ -24,6 +27,7 @@ over_every_store! {
     a_call_of_what_is_too_late_ends_though_nobody_fetches,
     calls_that_nest_are_refused_where_no_worker_is_left,
     calls_in_a_circle_of_queues_are_refused_where_no_worker_is_left,
+    no_copy_of_a_reply_is_kept_whatever_is_said_of_all_queues,
 }
 
 async fn a_call_answers_with_the_handlers_reply(world: World) {
@@ -227,6 +231,51 @@ async fn calls_in_a_circle_of_queues_are_refused_where_no_worker_is_left(world: 
         "{error}"
     );
     assert!(bus.clock().elapsed() < secs(5), "nobody waited in vain");
+}
+
+/// Replies to events of two namespaces: erased, and expired.
+async fn no_copy_of_a_reply_is_kept_whatever_is_said_of_all_queues(world: World) {
+    let mut settings = Settings::default();
+    settings.queue_defaults.keep_payload = Some(true);
+    let bus = world.builder().publish_only().settings(settings);
+    let bus = world.start(bus).await;
+    for (queue, own, is_erased) in [
+        ("orders", "duly.replies", true),
+        ("shop.orders", "shop.duly.replies", true),
+        ("orders", "duly.replies", false),
+    ] {
+        let queue = bus.queue_named::<u64>(queue).unwrap();
+        let pushed = replies::push(&queue, queue.event(7).key("customer:8")).await;
+        let leased = queue.lease(1, secs(60)).send().await.unwrap();
+        let reply = br#""the balance is 4711""#;
+        replies::store(&bus, leased[0].token(), reply)
+            .await
+            .unwrap();
+        assert_eq!(leased[0].ack().await.unwrap(), LeaseStatus::Held);
+        if is_erased {
+            let _ = bus.erase("customer:8").run().await.unwrap();
+        } else {
+            bus.advance(secs(301)).await;
+            let replies = bus.queue_named::<Raw>(own).unwrap();
+            assert!(replies.lease(9, ms(9)).send().await.unwrap().is_empty());
+        }
+        let end = bus
+            .records()
+            .queue(own)
+            .newest_first()
+            .page()
+            .await
+            .unwrap();
+        let expected = [Outcome::Expired, Outcome::Cancelled][usize::from(is_erased)];
+        assert_eq!(end.items[0].outcome, expected);
+        assert!(!end.items.iter().any(Record::has_content), "{end:?}");
+        let event = bus.history(pushed.unwrap().id()).await.unwrap();
+        assert_eq!(
+            event[0].has_content(),
+            !is_erased,
+            "what is a user's is kept"
+        );
+    }
 }
 
 /// A name may come again once its last event is forgotten: while the reply to that one is kept, and

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use duly::__server::replies::{self, ReplyStatus};
+use duly::config::Settings;
 use duly::prelude::*;
+use duly::schedule::ScheduleOptions;
 use duly::store::operation::StoreOp;
 use duly::testing::Probe;
 use futures_util::FutureExt;
@@ -20,6 +23,7 @@ over_every_store! {
     what_a_handler_holds_is_passed_over_and_counted,
     what_does_not_open_is_told_and_left_alone,
     a_queue_that_encrypts_from_now_on_has_what_waits_encrypted,
+    a_rotation_loses_nothing_of_what_duly_keeps_for_itself,
 }
 
 async fn everything_that_waits_is_under_the_new_key_afterwards(world: World) {
@@ -169,6 +173,55 @@ async fn a_queue_that_encrypts_from_now_on_has_what_waits_encrypted(world: World
     assert_eq!(bus.reencrypt("orders").count().await.unwrap().plain, 0);
     bus.advance(secs(61)).await;
     assert_eq!(probe.count(), 10);
+}
+
+/// By the steps of the guide, where every queue encrypts: what lies beside its events is what an
+/// operator did, a schedule that pushes into it, and a reply.
+async fn a_rotation_loses_nothing_of_what_duly_keeps_for_itself(world: World) {
+    for name in ["orders", "shop.orders"] {
+        let keys = ring(&["old"]);
+        let mut settings = Settings::default();
+        settings.queue_defaults.encrypt = Some(true);
+        let builder = world.builder().settings(settings).keys(keys.clone());
+        let bus = world.start(builder.publish_only()).await;
+        let queue = bus.queue_named::<u64>(name).unwrap();
+        let called = replies::push(&queue, queue.event(7)).await.unwrap().id();
+        let leased = queue.lease(1, secs(60)).send().await.unwrap();
+        let stored = replies::store(&bus, leased[0].token(), b"8");
+        stored.await.unwrap();
+        let _ = leased[0].ack().await.unwrap();
+        let waiting = queue.push(9, secs(86_400)).await.unwrap().id();
+        bus.add_to_audit("ann", "deploy 17", name).await.unwrap();
+        let often = ScheduleOptions::new(name, "every 1h").unwrap();
+        let often = often.payload(&7).unwrap();
+        bus.schedules().set(name, often).await.unwrap();
+
+        keys.add("new", key("new")).unwrap();
+        keys.choose("new").unwrap();
+        let replied = replies::look_up(&queue, called).await.unwrap();
+        assert_eq!(replied, ReplyStatus::Replied(b"8".to_vec()));
+        bus.advance(secs(301)).await;
+        for queue in bus.queues().await.unwrap() {
+            let done = bus.reencrypt(queue.as_str()).run().await.unwrap();
+            assert_eq!(done.finished().unwrap().failed, 0);
+            let counts = bus.reencrypt(queue.as_str()).count().await.unwrap();
+            assert_eq!(counts.under("old"), 0);
+        }
+        keys.remove("old").unwrap();
+
+        assert!(stored_is(&queue, waiting, 9).await);
+        let page = bus.audit(None, 10).await.unwrap();
+        let lines = page.items.iter().filter(|line| line.action == "deploy 17");
+        assert_eq!(lines.filter(|line| line.target == name).count(), 1);
+        let schedule = bus.schedules().get(name).await.unwrap();
+        assert!(schedule.is_some());
+        let _ = replies::look_up(&queue, called).await.unwrap();
+    }
+}
+
+async fn stored_is(queue: &Queue<u64>, id: EventId, value: u64) -> bool {
+    let payload = stored(queue, id).await;
+    queue.read_payload(id, &payload).unwrap() == value
 }
 
 #[tokio::test(start_paused = true)]

@@ -79,7 +79,7 @@ impl Links {
     /// The queue, for a link: it is encrypted if the occurrences of its schedule are.
     fn queue_of(&self, link: &Link) -> QueueHandle {
         let mut queue = self.queue.clone();
-        if !queue.options.encrypt && is_secret(self.inner(), link) {
+        if is_secret(self.inner(), link) {
             Arc::make_mut(&mut queue.options).encrypt = true;
         }
         queue
@@ -109,9 +109,6 @@ impl Links {
             key: Some(link.name.clone()),
             unique: Some((link.name.clone(), keeps)),
             attempts: Some(u16::MAX),
-            late: Some(Default::default()),
-            spread: Some(Duration::ZERO),
-            keep_payload: Some(false),
             ..EventOptions::default()
         };
         let place = (link.id(&home), home.bucket);

@@ -1,4 +1,4 @@
-use super::{never, payloads, put, redis_store, store_contract};
+use super::{delivery, never, payloads, put, redis_store, store_contract};
 use crate::mutant::{Mutant, Promise::Payloads};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -216,5 +216,31 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             ),
         ],
         redis_store("a_reply_is_encrypted_in_the_store_if_its_queue_or_its_call_is"),
+    ),
+    Payloads.bug(
+        "reply-lost-in-silence",
+        "an event whose reply cannot be stored is done all the same",
+        &[put(
+            "ExecutorDeps::tell_after_reply",
+            "AttemptOutcome::Discard(Some(cut_error($words)))",
+            "{ drop($words); AttemptOutcome::Ack }",
+        )],
+        delivery("a_reply_that_cannot_be_stored_is_an_error_and_not_none"),
+    ),
+    Payloads.bug(
+        "reply-that-has-gone-is-none",
+        "a caller that comes after the time of a reply is told that there was none",
+        &[put(
+            "QueueHandle::look_up",
+            "«$status == ReplyStatus::Over» && is_over",
+            "false",
+        )],
+        delivery("a_caller_that_comes_too_late_is_not_told_that_there_was_no_reply"),
+    ),
+    Payloads.bug(
+        "own-queues-as-all-queues",
+        "what duly keeps for itself has the options that all queues are to have",
+        &[never("Inner::options", "$queue.is_own()")],
+        payloads("a_rotation_loses_nothing_of_what_duly_keeps_for_itself"),
     ),
 ];
