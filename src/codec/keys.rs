@@ -247,8 +247,13 @@ impl KeyRing {
         form: PayloadForm,
         value: &[u8],
     ) -> Option<Vec<u8>> {
-        let used = self.used()?;
-        self.seal_under(&used, place, form, value)
+        let (used, cipher) = {
+            let keys = self.read();
+            let used = keys.used.clone()?;
+            let cipher = keys.by_id.get(&used).map(Arc::clone)?;
+            (used, cipher)
+        };
+        cipher.seal(place, form, &used, value)
     }
 
     /// Encrypts a value under the key with this id; `None` without one.
@@ -278,5 +283,46 @@ impl fmt::Debug for KeyRing {
             .field("keys", &self.ids())
             .field("used", &self.used())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+    use crate::event::BucketId;
+    use crate::time::Timestamp;
+
+    /// A push and a rotation wait for the ring: whichever is first, the push finds a key.
+    #[test]
+    fn there_is_a_key_at_any_moment_of_a_rotation() {
+        let queue = QueueName::new("orders").unwrap();
+        let id = EventId::from_parts(Timestamp::from_millis(1), BucketId(0), 7);
+        for _ in 0..300 {
+            let keys = KeyRing::new();
+            for id in ["new", "old"] {
+                keys.add(id, Key::new([7; 32])).unwrap();
+                keys.choose(id).unwrap();
+            }
+            let begun = Barrier::new(3);
+            std::thread::scope(|scope| {
+                let held = keys.write();
+                let push = scope.spawn(|| {
+                    begun.wait();
+                    keys.seal_bytes(id, &queue, b"4711").is_some()
+                });
+                scope.spawn(|| {
+                    begun.wait();
+                    keys.choose("new").unwrap();
+                    assert!(keys.remove("old").unwrap());
+                });
+                begun.wait();
+                // Nothing tells that both wait; often they do then.
+                (0..50).for_each(|_| std::thread::yield_now());
+                RwLockWriteGuard::unlock_fair(held);
+                assert!(push.join().unwrap(), "there always is a key");
+            });
+        }
     }
 }
