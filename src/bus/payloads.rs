@@ -33,11 +33,17 @@ pub(super) fn is_encrypted(event: &Envelope) -> bool {
     Frame::read(event.payload.as_bytes()).is_ok_and(|frame| frame.key_id.is_some())
 }
 
+/// Returns the version of the stored payload of an event: that of its last update or edit, if it
+/// names one, or that of its push.
+pub(super) fn version_of(event: &Envelope) -> u32 {
+    let frame = Frame::read(event.payload.as_bytes()).ok();
+    frame.and_then(|it| it.version).unwrap_or(event.version)
+}
+
 /// Returns the version that a payload over that of `replaced` has to name, if it is not the
 /// envelope's. Who does not know the type wrote in the version that was there: `written` is `None`.
 pub(super) fn version_over(replaced: &Envelope, written: Option<u32>) -> Option<u32> {
-    let was = || Frame::read(replaced.payload.as_bytes()).ok()?.version;
-    let version = written.or_else(was).unwrap_or(replaced.version);
+    let version = written.unwrap_or_else(|| version_of(replaced));
     Some(version).filter(|version| *version != replaced.version)
 }
 

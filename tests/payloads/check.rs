@@ -15,6 +15,7 @@ over_every_store! {
     a_check_is_bounded_and_names_what_it_finds,
     a_check_needs_the_keys_and_says_so,
     what_schedules_will_push_is_checked_as_well,
+    a_failure_names_the_version_that_was_to_be_read,
 }
 
 const MAILS: Annotation = Annotation::new("mails").attempts(1);
@@ -127,4 +128,46 @@ async fn what_schedules_will_push_is_checked_as_well(world: World) {
     assert_eq!((of_queue.failed, of_queue.without_handler.len()), (3, 0));
     let of_another = check.queue("mails").run().await.unwrap();
     assert_eq!(of_another, PayloadReport::default());
+}
+
+/// As it was pushed, or as it was updated since, by a build that may know the version or not.
+async fn a_failure_names_the_version_that_was_to_be_read(world: World) {
+    let of = |version: Option<u32>| QueueChoices {
+        version,
+        ..QueueChoices::default()
+    };
+    for pushed in [0, 1, 3] {
+        for updated in [None, Some(None), Some(Some(1)), Some(Some(3))] {
+            let build = world
+                .builder()
+                .publish_only()
+                .queue("orders", of(Some(pushed)));
+            let bus = world.start(build).await;
+            let queue = bus.queue_named::<String>("orders").unwrap();
+            let text = "seven".to_owned();
+            let id = queue.push(text.clone(), secs(60)).await.unwrap().id();
+            if let Some(by) = updated {
+                let build = world.builder().publish_only();
+                let build = match by {
+                    Some(version) => build.queue("orders", of(Some(version))),
+                    None => build,
+                };
+                let newer = world.start(build).await;
+                let queue = newer.queue_named::<String>("orders").unwrap();
+                let _ = queue.update(id, &text).await.unwrap();
+            }
+            let checker = world.builder().publish_only();
+            let checker = checker.register_as(ORDERS.version(2), Probe::<u64>::new());
+            let checker = world.start(checker).await;
+            let report = checker.check_payloads().run().await.unwrap();
+            let [failure] = &report.failures[..] else {
+                panic!("{report:?}");
+            };
+            let expected = updated.flatten().unwrap_or(pushed);
+            assert_eq!(failure.version, expected, "{pushed}, {updated:?}");
+            let is_newer = failure.why.contains("version 3");
+            assert_eq!(is_newer, expected == 3, "{failure}");
+            assert_eq!(queue.cancel(id).await.unwrap(), CancelOutcome::Cancelled);
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
+use crate::bus::payloads::version_of;
 use crate::bus::scan::{PAGE, Scan};
 #[cfg(feature = "schedules")]
 use crate::bus::schedules::next_events;
@@ -56,7 +57,7 @@ pub struct UndecodablePayload {
     pub queue: QueueName,
     /// Its state.
     pub state: State,
-    /// The version that it was pushed as.
+    /// The version of its payload: that of its push, or of a later update or edit.
     pub version: u32,
     /// Why, as its record would say.
     pub why: String,
@@ -250,7 +251,7 @@ impl PayloadCheck {
                 report.looked += 1;
                 report.read += 1;
             }
-            Err(why) => report.fail(event, (queue, stored.version), format!("{of}{why}")),
+            Err(why) => report.fail(event, (queue, version_of(stored)), format!("{of}{why}")),
         }
     }
 }
