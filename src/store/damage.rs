@@ -75,7 +75,8 @@ pub enum DamageKind {
     Leftover,
     /// Counts that do not add up.
     Counts,
-    /// A key or an entry that is not what the store writes there, or a body whose bytes are damaged.
+    /// A key or an entry that is not what the store writes there, a page whose parts contradict each
+    /// other or their bodies, or a body whose bytes are damaged.
     Unreadable,
     /// A row of the file that was set aside, since its checksum did not hold.
     SetAside,
@@ -156,7 +157,8 @@ impl DamageKind {
             Self::Stray | Self::Leftover => "it is removed; no event loses anything",
             Self::Counts => "they are counted anew",
             Self::Unreadable => {
-                "not repaired: cancel the event that it names, or restore the key from a backup"
+                "not repaired: restore the key from a backup, or cancel the event that it names, \
+                 unless its page contradicts itself"
             }
             Self::SetAside => {
                 "not repaired: the bytes are kept in the table `damaged`; \

@@ -2,6 +2,7 @@
 //! store that is used.
 
 mod bounds;
+mod contradicting;
 mod ended;
 mod healthy;
 mod unique;

@@ -7,7 +7,7 @@ use duly::store::operation::StoreOp;
 use duly::store::{CheckTask, DedupWindow, RedisOptions, Store};
 use duly::time::When;
 
-use super::{Bucket, PAGE, case};
+use super::case;
 use crate::redis_store::kit::{Bare, fresh, hex};
 use crate::servers::shared;
 
@@ -93,18 +93,4 @@ async fn a_page_has_what_its_parts_say() {
     case(|b| b.paged[12], inside, &[Leftover], 0).await;
     let delayed = "c('ZADD', k('delay'), 7, id)";
     case(|b| b.paged[7], delayed, &[Stray], 0).await;
-}
-
-/// Such damage is only found, since nothing says which part is right.
-#[tokio::test]
-async fn parts_that_contradict_each_other_are_found() {
-    let bucket = Bucket::new().await;
-    let script = format!(
-        "{PAGE} local state = c('HGET', k('state'), page) c('HSET', k('state'), page, \
-         state:sub(1, 69) .. '\\5' .. state:sub(71))"
-    );
-    bucket.damage(bucket.paged[7], &script);
-    let wrong = bucket.bare.store.audit_whole().await.unwrap();
-    let words = "is in a page whose parts overlap";
-    assert!(wrong.iter().any(|line| line.contains(words)), "{wrong:?}");
 }

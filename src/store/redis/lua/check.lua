@@ -1,6 +1,6 @@
 -- Script: looks at a part of one structure for damage, or at a whole bucket, and repairs it on request.
 -- What it finds is so at this instant, since it looks and repairs in one step.
-local FOUND_MAX = 10000 -- the most damage that one call reports; it repairs all
+local FOUND_MAX = 20000 -- the most damage that an audit reports; a step of a check has less
 local ENTRY_MAX = 1000 -- the most records of an entry of the outbox
 local STEP = 1000 -- how many entries of a structure are read at once
 local cursor, most, repairs, found, listed, looked
@@ -158,19 +158,63 @@ function check.part(page, part)
   end
 end
 
-function check.page(page)
+-- Returns whether the body of a part has other events than the part says, or may be in a field that no
+-- part names. One that ends within an event was cut: those before it are right.
+function check.has_others(page, part)
+  local _, is_sound = bodies_of(page, part)
+  if is_sound then
+    return false
+  end
+  if part.body == "" then
+    local fields = {}
+    for base = 0, EACH_MAX - 1 do
+      fields[base + 1] = page.name .. char(PLACE + base) .. "p"
+    end
+    for i, body in ipairs(read_all("HMGET", BODY, fields)) do
+      if body and not part_with(fields[i]) then
+        return true
+      end
+    end
+    return false
+  end
+  local bodies, ends = split_bodies(part.body, 0, EACH_MAX)
+  local count = 0
+  while bodies[count + 1] do -- at most 64
+    count = count + 1
+  end
+  local more = part.base + count - part.first - part.count
+  return more > 0 or (more < 0 and ends[count] == #part.body)
+end
+
+-- Returns whether the parts of a page contradict each other or their bodies. Nothing says what of it is
+-- right, and each of its events may have its payload: so nothing of such a page is repaired.
+function check.contradicts(page)
   local taken = {} -- places: parts lie in the order in which they came
+  for _, part in ipairs(page.parts) do
+    local beyond = part.first + part.count
+    if (part.kind ~= "S" and part.kind ~= "R") or part.count == 0 or part.first < part.base or beyond > EACH_MAX
+      or check.has_others(page, part) then
+      return true
+    end
+    for place = part.first, beyond - 1 do -- at most 64
+      if taken[place] then
+        return true
+      end
+      taken[place] = true
+    end
+  end
+  return false
+end
+
+function check.page(page)
   if #page.parts == 0 and tell("leftover", "", "is a page without events") then
     call("HDEL", STATE, page.name)
   end
-  for _, part in ipairs(page.parts) do
-    local overlaps = false
-    for place = part.first, part.first + part.count - 1 do -- two bytes hold the count
-      overlaps, taken[place] = overlaps or taken[place], true
-    end
-    if overlaps then
-      tell("misplaced", first_id(page, part), "is in a page whose parts overlap")
-    end
+  if check.contradicts(page) then
+    looked = looked + EACH_MAX
+    local name = page.name:gsub(".", function(c) return string.format("%02x", byte(c)) end)
+    tell("unreadable", "", "the page " .. name .. " contradicts itself: its parts overlap, or have other bodies")
+    return
   end
   for _, part in ipairs(page.parts) do
     check.part(page, part)
@@ -178,11 +222,12 @@ function check.page(page)
 end
 
 function check.state(id, state)
+  local page = #id ~= NAME and place_of(id)
   if #id == NAME then
     check.page(pages[id] or new_page(id, state))
-  elseif not place_of(id) then
+  elseif not page then
     check.own(id, read_state(state))
-  elseif tell("leftover", id, "has a state of its own and is in a page") then
+  elseif not check.contradicts(page) and tell("leftover", id, "has a state of its own and is in a page") then
     call("HDEL", STATE, id)
   end
 end
@@ -194,7 +239,10 @@ function check.body_of_part(field, body)
   if part_with(field) then
     return
   end
-  local ids = ids_in(sub(field, 1, 16) .. char(EACH_MAX))
+  local page, ids = pages[sub(field, 1, NAME)], ids_in(sub(field, 1, 16) .. char(EACH_MAX))
+  if page and check.contradicts(page) then
+    return
+  end
   for i, its in ipairs(split_bodies(body, 0, EACH_MAX)) do
     local id = its and ids[i]
     if id and not place_of(id) and call("HEXISTS", STATE, id) == 0 and call("HEXISTS", BODY, id) == 0
@@ -212,9 +260,9 @@ function check.body(id, body)
   if #id == FIELD_OF_PART then
     return check.body_of_part(id, body)
   end
-  local it = state_of(id)
-  if place_of(id) then
-    if tell("leftover", id, "has a body of its own and is in a page") then
+  local it, page = state_of(id), place_of(id)
+  if page then
+    if not check.contradicts(page) and tell("leftover", id, "has a body of its own and is in a page") then
       call("HDEL", BODY, id)
     end
   elseif not it and not call("ZSCORE", DELAY, id) then
@@ -245,8 +293,9 @@ end
 function check.delayed(id, due)
   if #id == MEMBER_OF_PART then
     local page, part = part_of(id, "S")
+    local named = pages[sub(id, 1, NAME)]
     if not page or member_of(page, part) ~= id then
-      if tell("stray", "", "a member of the delay set is no part") then
+      if not (named and check.contradicts(named)) and tell("stray", "", "a member of the delay set is no part") then
         forget_sizes({ id })
         call("ZREM", DELAY, id)
       end
@@ -262,9 +311,10 @@ function check.delayed(id, due)
     end
     return
   end
-  local it = state_of(id)
-  if it or place_of(id) then
-    if (place_of(id) or it.kind ~= "S") and tell("stray", id, "is in the delay set and not scheduled alone") then
+  local it, page = state_of(id), place_of(id)
+  if page or it then
+    if (page and not check.contradicts(page) or not page and it.kind ~= "S")
+      and tell("stray", id, "is in the delay set and not scheduled alone") then
       call("ZREM", DELAY, id)
     end
   elseif call("HEXISTS", BODY, id) == 0 and tell("no_body", id, "is in the delay set and has no body") then
