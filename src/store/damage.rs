@@ -1,11 +1,18 @@
 //! The findings of a check of a store.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+
 use crate::event::{BucketKey, EventId};
 use crate::time::Timestamp;
+
+/// The most damage that a bucket or a store lists; the rest is only counted.
+const LISTED_MAX: usize = 10_000;
 
 /// Something in a store that should not be so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,6 +200,8 @@ pub struct CheckTask {
     pub repairs: bool,
     /// How many entries were looked at so far, by all buckets.
     looked: Arc<AtomicU64>,
+    /// How much damage of each kind is not listed, by whether it was repaired.
+    unlisted: Arc<Mutex<BTreeMap<(DamageKind, bool), u64>>>,
 }
 
 impl CheckTask {
@@ -201,8 +210,28 @@ impl CheckTask {
     pub fn new(repairs: bool) -> Self {
         Self {
             repairs,
-            looked: Arc::default(),
+            ..Self::default()
         }
+    }
+
+    /// Adds damage to the list that a check returns. Beyond 10,000 of it, what is of a kind that is
+    /// listed already is only counted, since there may be any number of it.
+    pub fn list(&self, list: &mut Vec<Damage>, damage: Damage) {
+        if list.len() >= LISTED_MAX {
+            match self.unlisted.lock().entry((damage.kind, damage.repaired)) {
+                Entry::Occupied(mut count) => {
+                    *count.get_mut() += 1;
+                    return;
+                }
+                Entry::Vacant(first) => drop(first.insert(0)),
+            }
+        }
+        list.push(damage);
+    }
+
+    /// Takes how much damage of each kind was found and not listed, by whether it was repaired.
+    pub(crate) fn take_unlisted(&self) -> BTreeMap<(DamageKind, bool), u64> {
+        std::mem::take(&mut *self.unlisted.lock())
     }
 
     /// Counts entries that were looked at, for whoever shows the progress.

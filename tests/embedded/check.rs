@@ -105,3 +105,26 @@ async fn a_damaged_body_is_found_and_a_lost_tally_is_told_once() {
     assert_eq!(counts[0], Some(2), "the body and the tally");
     assert_eq!(counts, [counts[0]; 3]);
 }
+
+#[tokio::test]
+async fn all_damage_of_a_file_is_counted_and_the_first_of_it_is_listed() {
+    const MANY: u32 = 10_050;
+    let place = Place::new();
+    let builder = Bus::builder().only_registered().publish_only();
+    let builder = builder.settings(Default::default());
+    let builder = builder.store_url(format!("sqlite:{}", place.path().display()));
+    let bus = builder.start().await.unwrap();
+    let queue = bus.queue_named::<u32>("letters").unwrap();
+    let later = Duration::from_secs(3_600);
+    let pushes = futures_util::future::join_all((0..MANY).map(|it| queue.push(it, later)));
+    assert!(pushes.await.iter().all(Result::is_ok));
+    let file = rusqlite::Connection::open(place.path()).unwrap();
+    let damage = "UPDATE events SET body = CAST(substr(body, 1, length(body) - 1) AS BLOB)";
+    assert_eq!(file.execute(damage, []).unwrap(), MANY as usize);
+    let report = bus.check_store().run().await.unwrap();
+    let counts: Vec<_> = report.counts.into_iter().collect();
+    assert_eq!(counts, [(DamageKind::Unreadable, u64::from(MANY))]);
+    assert_eq!(report.damage.len(), 1_000);
+    drop(file);
+    bus.shutdown(Duration::from_secs(20)).await.unwrap();
+}

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName, is_audit};
 use crate::store::{CheckTask, Damage, DamageKind, clock_ahead_us, differs};
 
-/// The most damage that a report lists; all of it is counted.
+/// The most damage that a report lists, beside the first of each kind; all of it is counted.
 const LISTED: usize = 1_000;
 
 /// A check of a store for damage.
@@ -38,7 +38,7 @@ pub struct StoreReport {
     pub counts: BTreeMap<DamageKind, u64>,
     /// How much of it was repaired.
     pub repaired: u64,
-    /// The first thousand of it.
+    /// The first thousand of it, and the first of each kind.
     pub damage: Vec<Damage>,
 }
 
@@ -55,17 +55,28 @@ impl StoreReport {
         self.counts.values().sum::<u64>() - self.repaired
     }
 
-    fn add(&mut self, found: Vec<Damage>) {
+    /// Adds what a check by this task has found.
+    fn add(&mut self, found: Vec<Damage>, task: &CheckTask) {
         for damage in found {
             if damage.repaired {
                 tracing::warn!(%damage, kind = %damage.kind, "damage repaired");
             }
-            *self.counts.entry(damage.kind).or_default() += 1;
-            self.repaired += u64::from(damage.repaired);
-            if self.damage.len() < LISTED {
+            self.count(damage.kind, damage.repaired, 1);
+            if self.damage.len() < LISTED || self.counts.get(&damage.kind) == Some(&1) {
                 self.damage.push(damage);
             }
         }
+        for ((kind, is_repaired), count) in task.take_unlisted() {
+            if is_repaired && count > 0 {
+                tracing::warn!(%kind, count, "more damage repaired");
+            }
+            self.count(kind, is_repaired, count);
+        }
+    }
+
+    fn count(&mut self, kind: DamageKind, is_repaired: bool, count: u64) {
+        *self.counts.entry(kind).or_default() += count;
+        self.repaired += if is_repaired { count } else { 0 };
     }
 }
 
@@ -154,8 +165,8 @@ impl StoreCheck {
         let action = ProgramAction::new("store repaired", target);
         let line = ActionLine::new(&self.inner, self.audited_by, action);
         if named.is_empty() {
-            report.add(self.look_at(None, &line).await?);
-            report.add(clock_damage(&self.inner).into_iter().collect());
+            report.add(self.look_at(None, &line).await?, &self.task);
+            report.add(clock_damage(&self.inner).into_iter().collect(), &self.task);
         }
         let mut buckets = store.buckets().await?;
         let known: BTreeSet<_> = buckets.iter().map(|bucket| bucket.queue.clone()).collect();
@@ -167,7 +178,7 @@ impl StoreCheck {
         }
         for bucket in &buckets {
             report.buckets += u64::from(!is_audit(&bucket.queue));
-            report.add(self.look_at(Some(bucket), &line).await?);
+            report.add(self.look_at(Some(bucket), &line).await?, &self.task);
         }
         report.looked = self.task.looked();
         Ok(report)

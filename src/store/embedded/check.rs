@@ -15,8 +15,6 @@ use crate::store::future::StoreFuture;
 
 /// The most faults that SQLite lists of a file.
 const FAULTS_MAX: u32 = 100;
-/// The most damaged bodies that are listed of a file.
-const DAMAGE_MAX: usize = 10_000;
 
 impl Shared {
     /// Reads the whole file through a connection and on a thread of its own, so that nothing waits
@@ -94,16 +92,15 @@ fn bodies(connection: &Connection, task: &CheckTask) -> rusqlite::Result<Vec<Dam
         task.add_looked(1);
         let (number, body) = (row.get::<_, i64>(0)?, row.get_ref(1)?);
         let body = body.as_blob().unwrap_or_default();
-        if let Err(error) = wire::decode(body)
-            && found.len() < DAMAGE_MAX
-        {
-            found.push(Damage {
+        if let Err(error) = wire::decode(body) {
+            let damage = Damage {
                 id: wire::id_in(body),
                 ..Damage::new(
                     DamageKind::Unreadable,
                     format!("has a damaged body in row {number}: {error}"),
                 )
-            });
+            };
+            task.list(&mut found, damage);
         }
     }
     Ok(found)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::core::op::{PeekBy, Reply, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::BucketKey;
+use crate::event::{BucketKey, EventId};
 use crate::store::damage::{CheckTask, Damage, DamageKind};
 use crate::store::durability::Durability;
 use crate::store::redis::RedisStore;
@@ -34,9 +34,6 @@ const COUNTED_MAX: usize = 5_000;
 /// The limit of entries that an audit reads in one step: some milliseconds. An event, alone or in a
 /// page, has one to four and one more for each KiB of the longest body, a tombstone one.
 const AUDITED_MAX: usize = 2_000;
-
-/// The most damage that is listed of a bucket; repaired is all of it.
-const DAMAGE_MAX: usize = 10_000;
 
 /// The most violations that an audit lists of a bucket.
 const VIOLATIONS_MAX: usize = 100;
@@ -146,6 +143,10 @@ struct Check<'a> {
     bucket: BucketKey,
     task: CheckTask,
     found: Vec<Damage>,
+    /// Events that were reported to have no body, or one that cannot be decoded.
+    bodiless: HashSet<EventId>,
+    /// Whether a silent node was found.
+    is_silent: bool,
 }
 
 /// What a step returns beside the damage.
@@ -170,12 +171,13 @@ impl Step {
 
 impl<'a> Check<'a> {
     fn new(shared: &'a Arc<Shared>, bucket: BucketKey, task: CheckTask) -> Self {
-        let found = Vec::new();
         Self {
             shared,
             bucket,
             task,
-            found,
+            found: Vec::new(),
+            bodiless: HashSet::new(),
+            is_silent: false,
         }
     }
 
@@ -224,17 +226,17 @@ impl<'a> Check<'a> {
                 return Ok(());
             };
             for event in &page.events {
-                let is_told = |damage: &Damage| damage.id == Some(event.id);
                 let is_lost = event.body.is_none() && !event.state.is_final();
-                if is_lost && self.found.len() < DAMAGE_MAX && !self.found.iter().any(is_told) {
-                    self.found.push(Damage {
+                if is_lost && self.bodiless.insert(event.id) {
+                    let damage = Damage {
                         bucket: Some(self.bucket.clone()),
                         id: Some(event.id),
                         ..Damage::new(
                             DamageKind::Unreadable,
                             "has a body that cannot be decoded: bytes of it are damaged or gone",
                         )
-                    });
+                    };
+                    self.task.list(&mut self.found, damage);
                 }
             }
             from = page.next;
@@ -336,24 +338,26 @@ impl<'a> Check<'a> {
                 .into_iter()
                 .find(|known| known.as_str().as_bytes() == kind)
                 .unwrap_or(DamageKind::Stray);
-            if self.found.len() < DAMAGE_MAX {
-                self.found.push(Damage {
-                    kind,
-                    bucket: Some(self.bucket.clone()),
-                    id: id_of(&id),
-                    words: String::from_utf8_lossy(&words).into_owned(),
-                    found: None,
-                    repaired: self.task.repairs && kind.is_repairable(),
-                });
+            let damage = Damage {
+                kind,
+                bucket: Some(self.bucket.clone()),
+                id: id_of(&id),
+                words: String::from_utf8_lossy(&words).into_owned(),
+                found: None,
+                repaired: self.task.repairs && kind.is_repairable(),
+            };
+            self.is_silent |= kind == DamageKind::SilentNode;
+            if matches!(kind, DamageKind::NoBody | DamageKind::Unreadable) {
+                self.bodiless.extend(damage.id);
             }
+            self.task.list(&mut self.found, damage);
         }
         Ok(())
     }
 
     /// Takes back the leases of nodes that the walk has found silent.
     async fn reap(&mut self) -> Result<()> {
-        let is_silent = |damage: &Damage| damage.kind == DamageKind::SilentNode;
-        let mut more = self.found.iter().any(is_silent);
+        let mut more = self.is_silent;
         while more {
             let reap = StoreOp::Reap {
                 silent: Vec::new(),

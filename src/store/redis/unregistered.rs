@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
 use crate::error::Result;
@@ -16,10 +17,7 @@ use crate::store::redis::op::shared::Shared;
 /// How many keys a step looks at.
 const STEP: usize = 1_000;
 
-/// The most buckets that are found.
-const FOUND_MAX: usize = 10_000;
-
-/// How long the registration of a bucket may take.
+/// How long the registration of a thousand buckets may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Finds such buckets, and registers them if the task says so.
@@ -33,29 +31,29 @@ pub(super) async fn find(shared: &Arc<Shared>, task: &CheckTask) -> Result<Vec<D
     let look = |keys: Vec<Vec<u8>>| {
         task.add_looked(keys.len() as u64);
         let buckets = keys.iter().filter_map(|key| bucket_of(prefix, key));
-        for bucket in buckets.filter(|bucket| !known.contains(bucket)) {
-            if seen.len() < FOUND_MAX {
-                seen.insert(bucket);
-            }
-        }
+        seen.extend(buckets.filter(|bucket| !known.contains(bucket)));
     };
     scan(&shared.links.work, &pattern, STEP, look).await?;
     // After the walk as well: a bucket is registered before it has events.
     for bucket in registry::read(&shared.registry).await? {
         seen.remove(&bucket);
     }
-    let mut found = Vec::with_capacity(seen.len());
+    let seen: Vec<_> = seen.into_iter().collect();
+    for some in seen.chunks(STEP).filter(|_| task.repairs) {
+        let until = Instant::now() + PATIENCE;
+        let each = some.iter();
+        let each = each.map(|bucket| registry::ensure(&shared.registry, bucket, until));
+        try_join_all(each).await?;
+    }
+    let mut found = Vec::new();
     for bucket in seen {
-        if task.repairs {
-            let until = Instant::now() + PATIENCE;
-            registry::ensure(&shared.registry, &bucket, until).await?;
-        }
         let words = "it has events and is not in the registry";
-        found.push(Damage {
+        let damage = Damage {
             repaired: task.repairs,
             bucket: Some(bucket),
             ..Damage::new(DamageKind::Unregistered, words)
-        });
+        };
+        task.list(&mut found, damage);
     }
     Ok(found)
 }

@@ -1,12 +1,14 @@
-//! What one step of a check looks at is bounded by events, however they wait.
+//! What one step of a check looks at is bounded by events, however they wait; what it finds is not.
 
 use std::time::Duration;
 
+use duly::admin::DamageKind::{SilentNode, Stray, Unreadable};
+use duly::event::State;
 use duly::store::operation::StoreOp;
 use duly::store::{CheckTask, Store};
 use duly::time::When;
 
-use crate::redis_store::kit::{Bare, fresh};
+use crate::redis_store::kit::{Bare, ID, builder, fresh, hex, stop};
 use crate::redis_store::meter::Meter;
 use crate::servers::Redis;
 
@@ -87,4 +89,59 @@ async fn a_check_looks_at_no_more_in_a_step_where_events_wait_in_pages() {
         assert!(steps > EVENTS / 400, "{steps} steps, {when:?}");
         assert!(steps < EVENTS / 20, "{steps} steps, {when:?}");
     }
+}
+
+/// The list of what was found has an end; what is counted, repaired and named has none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_hidden_by_what_was_found_before_it() {
+    const STRAYS: u64 = 10_050;
+    let server = Redis::plain();
+    let (url, prefix) = fresh(&server.url());
+    let bare = Bare::open(&url).await;
+    let held = bare.push_with(|envelope| envelope.attempts = 3).await;
+    assert_eq!(bare.fetch(1, 1).await.expect("a fetch"), [held]);
+    let cut = bare.new_id();
+    bare.push(cut, LATER).await.expect("a push");
+    let damage = |id, script: &str| {
+        let base = format!("{prefix}:{{letters:0}}:");
+        let script = format!(
+            "{ID} local c, k = redis.call, function(part) return ARGV[2] .. part end {script} \
+             return 'done'"
+        );
+        let words = ["EVAL", &script, "0", &hex(id), &base];
+        assert_eq!(server.cli(&words), "done", "{script}");
+    };
+    let strays = format!(
+        "for i = 1, {STRAYS} do c('ZADD', k('by_key'), 0, string.format('%08d', i) .. id) end"
+    );
+    damage(held, &strays);
+    damage(
+        cut,
+        "c('HSET', k('body'), id, c('HGET', k('body'), id):sub(1, -2))",
+    );
+    let silent = "local nodes = c('HGETALL', k('nodes')) local of = nodes[2] \
+                  c('HSET', k('nodes'), nodes[1], of:sub(1, 34) .. string.rep('\\0', 8) .. of:sub(43))";
+    damage(held, silent);
+
+    let bus = builder(&url).publish_only().start().await.expect("a bus");
+    let check = || bus.check_store().queue("letters");
+    let report = check().run().await.expect("a check");
+    let counts: Vec<_> = report
+        .counts
+        .iter()
+        .map(|(kind, count)| (*kind, *count))
+        .collect();
+    assert_eq!(counts, [(SilentNode, 1), (Stray, STRAYS), (Unreadable, 1)]);
+    let named = report
+        .damage
+        .iter()
+        .find(|damage| damage.kind == Unreadable);
+    assert_eq!(named.and_then(|damage| damage.id), Some(cut));
+    let report = check().repair().run().await.expect("a repair");
+    assert_eq!((report.repaired, report.left()), (STRAYS + 1, 1));
+    assert_eq!(bare.state(held).await, State::Ready, "it was taken back");
+    let report = check().run().await.expect("a check");
+    let kinds: Vec<_> = report.counts.into_keys().collect();
+    assert_eq!(kinds, [Unreadable]);
+    stop(&bus).await;
 }
