@@ -123,16 +123,19 @@ pub async fn page(
     let ended = ended.read(bus).await;
     let last = counted.items.last().map(|(queue, _)| queue.clone());
     let items = counted.items.into_iter().filter(|(name, _)| is_seen(name));
-    let items = items.map(|(queue, stats)| QueueSummary {
-        control: controls.remove(&queue).unwrap_or_default(),
-        ended: ended.as_ref().and_then(|ended| ended.of(&queue)),
-        stats,
-        queue,
+    let items = items.map(|(queue, stats)| -> Result<QueueSummary> {
+        Ok(QueueSummary {
+            control: controls.remove(&queue).unwrap_or_default(),
+            ended: ended.as_ref().and_then(|ended| ended.of(&queue)),
+            stats: stats?,
+            queue,
+        })
     });
+    let items = items.collect::<Result<_>>()?;
     let has_more = names
         .iter()
         .any(|name| Some(name) > last.as_ref() && is_seen(name));
-    Ok(Page::new(items.collect(), last.filter(|_| has_more)))
+    Ok(Page::new(items, last.filter(|_| has_more)))
 }
 
 #[cfg(test)]

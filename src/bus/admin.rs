@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use futures_util::TryStreamExt;
+use futures_util::StreamExt;
 
-use crate::bus::fan_out::{in_order, operator_call};
+use crate::bus::fan_out::{in_order_past_slow, operator_call};
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::names::MatchLevel;
@@ -141,9 +141,12 @@ impl Bus {
     /// their names. It reads the list of queues once, so that many queues cost less than a call of
     /// [`stats`](Self::stats) for each.
     ///
+    /// A queue of which a bucket cannot be counted within two seconds has the error instead, as one
+    /// server of several may be away.
+    ///
     /// # Errors
     ///
-    /// The store's error.
+    /// The store's error, when the list cannot be read.
     ///
     /// # Examples
     ///
@@ -157,8 +160,9 @@ impl Bus {
     /// }
     /// let page = bus.stats_page(None, 2).await?;
     /// assert_eq!(page.items[1].0.as_str(), "b");
-    /// let page = bus.stats_page(page.next, 2).await?;
-    /// assert_eq!((page.items[0].1.ready, page.next), (1, None));
+    /// let mut page = bus.stats_page(page.next, 2).await?;
+    /// let (queue, stats) = page.items.remove(0);
+    /// assert_eq!((queue.as_str(), stats?.ready, page.next), ("c", 1, None));
     /// # bus.shutdown(std::time::Duration::from_secs(1)).await
     /// # }
     /// ```
@@ -166,8 +170,8 @@ impl Bus {
         &self,
         after: Option<QueueName>,
         limit: usize,
-    ) -> Result<Page<(QueueName, QueueStats), QueueName>> {
-        let mut buckets = self.inner.open()?.buckets().await?;
+    ) -> Result<Page<(QueueName, Result<QueueStats>), QueueName>> {
+        let mut buckets = operator_call(self.inner.open()?.buckets()).await?;
         buckets.retain(|key| !is_audit(&key.queue));
         buckets.retain(|key| after.as_ref().is_none_or(|after| key.queue > *after));
         buckets.sort_unstable();
@@ -186,15 +190,19 @@ impl Bus {
         let next = last.filter(|_| len < buckets.len()).cloned();
         buckets.truncate(len);
         let counted = buckets.into_iter().map(|key| async move {
-            let stats = self.inner.apply(&key, StoreOp::stats()).await?;
-            Ok::<_, Error>((key.queue, stats))
+            let stats = operator_call(self.inner.apply(&key, StoreOp::stats())).await;
+            (key.queue, stats)
         });
-        let mut items: Vec<(QueueName, QueueStats)> = Vec::new();
-        let mut counted = in_order(counted);
-        while let Some((queue, stats)) = counted.try_next().await? {
+        let mut items: Vec<(QueueName, Result<QueueStats>)> = Vec::new();
+        let mut counted = in_order_past_slow(counted);
+        while let Some((queue, stats)) = counted.next().await {
             match items.last_mut().filter(|(last, _)| *last == queue) {
-                Some((_, sum)) => *sum += stats,
                 None => items.push((queue, stats)),
+                Some((_, all)) => match (&mut *all, stats) {
+                    (Ok(sum), Ok(stats)) => *sum += stats,
+                    (Ok(_), Err(error)) => *all = Err(error),
+                    (Err(_), _) => {}
+                },
             }
         }
         Ok(Page::new(items, next))

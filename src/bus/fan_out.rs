@@ -1,15 +1,22 @@
 //! Several calls to the store at once, in a bounded number.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, Stream, StreamExt, stream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::error::{ErrorKind, Result};
 use crate::store::in_time;
 
 /// How many calls of one question are in flight at once.
 const AT_ONCE: usize = 32;
+/// How many there may be with those that are slow, and from when on a call is.
+const SLOW_AT_ONCE: usize = 1_024;
+const SLOW: Duration = Duration::from_millis(100);
 /// How long a call of an operator's question may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -18,6 +25,28 @@ pub(super) fn in_order<'a, T: Send + 'a>(
     calls: impl Iterator<Item = impl Future<Output = T> + Send + 'a> + Send + 'a,
 ) -> impl Stream<Item = T> + Send {
     stream::iter(erased(calls)).buffered(AT_ONCE)
+}
+
+/// As [`in_order`], but a call that takes longer than 100 ms makes room for another: one server of
+/// several may not respond, and the calls to the others are not to wait for it.
+pub(super) fn in_order_past_slow<'a, T: Send + 'a>(
+    calls: impl Iterator<Item = impl Future<Output = T> + Send + 'a> + Send + 'a,
+) -> impl Stream<Item = T> + Send {
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let calls = calls.map(move |call| {
+        let room = Arc::clone(&room);
+        async move {
+            let mut call = pin!(call);
+            let taken = room.acquire().await;
+            let done = timeout(SLOW, &mut call).await;
+            drop(taken);
+            match done {
+                Ok(done) => done,
+                Err(_) => call.await,
+            }
+        }
+    });
+    stream::iter(erased(calls)).buffered(SLOW_AT_ONCE)
 }
 
 /// Makes these calls, at most 32 at a time; yields each result as it comes.

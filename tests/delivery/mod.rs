@@ -16,6 +16,7 @@ mod called;
 mod cancel;
 mod closed;
 mod controls;
+mod counts;
 mod dead_letter;
 mod declared_rate;
 mod doubt;

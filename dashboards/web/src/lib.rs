@@ -32,6 +32,7 @@ mod live;
 mod login;
 mod minutes;
 mod pages;
+mod picture;
 mod problems;
 mod questions;
 mod record_query;

@@ -9,7 +9,7 @@ use duly::time::Timestamp;
 
 use crate::access::User;
 use crate::minutes::Minutes;
-use crate::sample::Picture;
+use crate::picture::{NodeNow, Picture};
 use crate::text::{self, count, encoded, number, span};
 
 /// From when on a wait counts as late, and as bad.
@@ -80,6 +80,7 @@ pub(crate) fn find(
             go: "Nodes".to_owned(),
         });
     }
+    found.extend(uncounted(picture, user));
     if let Minutes::Failed(error) = &picture.minutes {
         found.push(Problem {
             severity: Severity::Warning,
@@ -101,6 +102,22 @@ pub(crate) fn find(
     let more = found.len().saturating_sub(SHOWN_MAX);
     found.truncate(SHOWN_MAX);
     (found, more)
+}
+
+/// Queues that cannot be counted, as one server of several may be away.
+fn uncounted(picture: &Picture, user: &User) -> Option<Problem> {
+    let queues = picture.uncounted.iter();
+    let mut queues = queues.filter(|(name, _)| user.sees(name));
+    let (name, error) = queues.next()?;
+    let many = count(1 + queues.count(), "queue", "queues");
+    Some(Problem {
+        severity: Severity::Bad,
+        weight: u64::MAX,
+        what: format!("{many} cannot be counted"),
+        why: format!("{name}: {error}. What is shown here is what was counted last."),
+        link: format!("/queues/{name}"),
+        go: "Open queue".to_owned(),
+    })
 }
 
 /// A queue whose events wait for too long, or that is paused.
@@ -160,7 +177,7 @@ pub(crate) fn why_late(
     let stats = picture.queues.get(name).map(|queue| &queue.stats);
     let (ready, leased) = stats.map_or((0, 0), |stats| (stats.ready, stats.leased));
     let here = load.iter().find(|load| load.queue.as_str() == name);
-    let serves = |node: &&crate::sample::NodeNow| {
+    let serves = |node: &&NodeNow| {
         node.is_alive && node.node.queues.iter().any(|queue| queue.as_str() == name)
     };
     let nodes = picture.nodes.iter().filter(serves).count();
@@ -310,7 +327,7 @@ fn silent(picture: &Picture, user: &User, now: Timestamp) -> Vec<Problem> {
         .nodes
         .iter()
         .filter(|node| !node.is_alive && user.sees_all());
-    let problem = |node: &crate::sample::NodeNow| Problem {
+    let problem = |node: &NodeNow| Problem {
         severity: Severity::Warning,
         weight: 0,
         what: format!("Node {} is silent", node.node.id),

@@ -5,14 +5,13 @@
 //! nothing. It is taken only while somebody looks, and for a minute longer: a dashboard that nobody
 //! opens asks nothing. The minutes before are in the records.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use duly::admin::{NodeInfo, OutboxBacklog, QueueStats};
+use duly::admin::{NodeInfo, QueueStats};
 use duly::records::NodeId;
-use duly::store::Control;
 use duly::time::Timestamp;
 use duly::{Bus, QueueName};
 use parking_lot::{Mutex, RwLock};
@@ -20,6 +19,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::minutes::Minutes;
+use crate::picture::{DeadReason, NodeNow, Picture, Point};
 use crate::questions::{PATIENCE, in_time};
 
 /// The time between two rounds.
@@ -45,91 +45,6 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 /// Of how many queues dead letters are read, and how many of each.
 const DEAD_QUEUES_MAX: usize = 5;
 const DEAD_MAX: usize = 20;
-
-/// A queue, as it was counted last.
-#[derive(Clone, Debug)]
-pub(crate) struct QueueNow {
-    pub(crate) stats: QueueStats,
-}
-
-/// All queues at one time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Point {
-    pub(crate) ready: usize,
-    pub(crate) leased: usize,
-}
-
-/// A node, and whether it polled since the round before.
-#[derive(Clone, Debug)]
-pub(crate) struct NodeNow {
-    pub(crate) node: NodeInfo,
-    pub(crate) is_alive: bool,
-    pub(crate) heard: Timestamp,
-}
-
-/// What a dead letter of a queue says, most often.
-#[derive(Clone, Debug)]
-pub(crate) struct DeadReason {
-    pub(crate) error: String,
-    pub(crate) count: usize,
-    pub(crate) of: usize,
-}
-
-/// All that is known now.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Picture {
-    pub(crate) round: u64,
-    pub(crate) queues: BTreeMap<QueueName, QueueNow>,
-    /// Whether every queue was counted once.
-    pub(crate) is_whole: bool,
-    pub(crate) controls: BTreeMap<QueueName, Control>,
-    pub(crate) nodes: Vec<NodeNow>,
-    pub(crate) history: VecDeque<Point>,
-    /// Of each queue and minute.
-    pub(crate) minutes: Minutes,
-    /// Of the queues with most scheduled events, what is due in each step of the next hour.
-    pub(crate) coming: Vec<(QueueName, Vec<usize>)>,
-    /// Why it could not be read of more of them, if that is so.
-    pub(crate) coming_error: Option<String>,
-    pub(crate) dead: BTreeMap<QueueName, DeadReason>,
-    /// What waits in outboxes; `None` without a relay in this process.
-    pub(crate) outbox: Option<OutboxBacklog>,
-    /// Why the store could not be asked, if that is so.
-    pub(crate) error: Option<String>,
-}
-
-impl Picture {
-    fn set(&mut self, queue: &QueueName, control: Option<Control>, stats: Option<QueueStats>) {
-        match control {
-            Some(control) => drop(self.controls.insert(queue.clone(), control)),
-            None => drop(self.controls.remove(queue)),
-        }
-        if let Some(stats) = stats {
-            self.queues.insert(queue.clone(), QueueNow { stats });
-        }
-    }
-
-    /// Returns how late a queue is: how long its oldest ready event waits, or how late its handlers
-    /// have just started, since events may also wait in the ring of a node.
-    pub(crate) fn late(&self, queue: &str, now: Timestamp) -> Duration {
-        let stats = self.queues.get(queue).map(|queue| queue.stats);
-        let ready = stats.filter(|stats| stats.ready > 0);
-        let oldest = ready.and_then(|stats| stats.oldest_ready);
-        let waits = oldest.map_or(Duration::ZERO, |since| now.since(since));
-        let is_idle = stats.is_none_or(|stats| stats.ready + stats.leased == 0);
-        let since = now - Duration::from_secs(120);
-        let minutes = self.minutes.iter();
-        let newest = minutes
-            .rev()
-            .find(|it| it.start >= since && it.queue.as_str() == queue);
-        let started = newest.and_then(|minute| minute.lateness.percentile(50.0));
-        if is_idle {
-            waits
-        } else {
-            waits.max(started.unwrap_or_default())
-        }
-    }
-}
 
 /// The sampler of a bus.
 #[derive(Debug)]
@@ -282,17 +197,22 @@ impl Sampler {
         };
         let mut counted = 0;
         while counted < QUEUES_MAX {
+            // It gives each queue its time, so that one takes none from the others.
             let page = self.bus.stats_page(progress.after.clone(), QUEUES_AT_ONCE);
-            let page = in_time(page).await?;
+            let page = page.await?;
             counted += page.items.len();
             for (queue, stats) in page.items {
                 progress.seen.insert(queue.clone());
-                picture.queues.insert(queue, QueueNow { stats });
+                match stats {
+                    Ok(stats) => picture.count(queue, stats),
+                    Err(error) => drop(picture.uncounted.insert(queue, error.to_string())),
+                }
             }
             progress.after = page.next;
             if progress.after.is_none() {
                 let seen = std::mem::take(&mut progress.seen);
                 picture.queues.retain(|queue, _| seen.contains(queue));
+                picture.uncounted.retain(|queue, _| seen.contains(queue));
                 picture.is_whole = true;
                 return Ok(());
             }
@@ -308,7 +228,7 @@ impl Sampler {
         picture.minutes = Minutes::read(&self.bus, picture.queues.len()).await;
         picture.coming.clear();
         picture.coming_error = None;
-        for queue in largest(picture, FORECASTS_MAX, |stats| stats.scheduled) {
+        for queue in picture.largest(FORECASTS_MAX, |stats| stats.scheduled) {
             let steps = self.bus.forecast(&queue, HOUR, FORECAST_STEP);
             let steps = match in_time(steps).await {
                 Ok(steps) => steps,
@@ -321,7 +241,7 @@ impl Sampler {
             picture.coming.push((queue, steps));
         }
         picture.dead.clear();
-        for queue in largest(picture, DEAD_QUEUES_MAX, |stats| stats.dead) {
+        for queue in picture.largest(DEAD_QUEUES_MAX, |stats| stats.dead) {
             let letters = self.bus.dead_letters().queue(&queue).limit(DEAD_MAX);
             let Ok(page) = in_time(letters.page()).await else {
                 continue;
@@ -369,16 +289,4 @@ impl Progress {
         });
         picture.nodes = nodes.collect();
     }
-}
-
-/// Returns the queues with the most of something, none that has nothing of it.
-fn largest(picture: &Picture, max: usize, of: fn(&QueueStats) -> usize) -> Vec<QueueName> {
-    let queues = picture.queues.iter();
-    let mut queues: Vec<_> = queues
-        .map(|(name, queue)| (of(&queue.stats), name))
-        .collect();
-    queues.retain(|(many, _)| *many > 0);
-    queues.sort_unstable_by(|a, b| b.cmp(a));
-    queues.truncate(max);
-    queues.into_iter().map(|(_, name)| name.clone()).collect()
 }

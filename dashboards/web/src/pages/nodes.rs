@@ -12,7 +12,7 @@ use duly::time::Timestamp;
 use crate::app::{App, Frame};
 use crate::error::{Result, html};
 use crate::guard::Visit;
-use crate::sample::NodeNow;
+use crate::picture::NodeNow;
 use crate::text::{self, Moment, count, span};
 
 /// The most nodes, and queues of each, that are shown.

@@ -18,8 +18,9 @@ use crate::chart::Chart;
 use crate::error::{Result, html};
 use crate::guard::Visit;
 use crate::minutes::MINUTES;
+use crate::picture::{NodeNow, Picture};
 use crate::problems::{self, Problem};
-use crate::sample::{FORECASTS_MAX, NodeNow, Picture};
+use crate::sample::FORECASTS_MAX;
 use crate::text::{count, number, span};
 
 #[derive(Template)]

@@ -136,7 +136,7 @@ pub(crate) async fn page(
     let late = Some(picture.late(&name, now)).filter(|late| late.as_secs() > 0);
     let load = app.bus.load();
     let here = load.iter().find(|load| load.queue == name);
-    let serves = |node: &&crate::sample::NodeNow| node.node.queues.contains(&name);
+    let serves = |node: &&crate::picture::NodeNow| node.node.queues.contains(&name);
     let nodes = picture.nodes.iter().filter(serves);
     let (events, no_rows) = match events {
         Ok(events) => (events, None),

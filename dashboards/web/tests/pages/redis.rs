@@ -48,6 +48,15 @@ impl Redis {
         format!("redis+unix://{}", self.socket.display())
     }
 
+    /// Runs a script, with words.
+    fn eval(&self, script: &str, words: &[&str]) {
+        let mut command = Command::new("redis-cli");
+        let command = command.arg("-e").arg("-s").arg(&self.socket);
+        let command = command.args(["EVAL", script, "0"]).args(words);
+        let ran = command.output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+    }
+
     /// Returns how many commands it has run, those of scripts included.
     fn commands(&self) -> u64 {
         let mut stream = UnixStream::connect(&self.socket).unwrap();
@@ -142,6 +151,62 @@ async fn no_page_costs_more_commands_with_more_queues() {
         assert!(*many <= 100, "{path}: {many} commands");
     }
     assert!(many["/queues/queue-0000"] > 0, "{many:?}");
+}
+
+/// The bucket of one queue cannot be read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_cannot_be_counted_holds_up_no_other() {
+    let server = Redis::start().await;
+    let bus = Bus::builder().settings(Default::default());
+    let bus = bus.store_url(server.url()).only_registered().publish_only();
+    let bus = bus.start().await.unwrap();
+    let shows = async |site: &Site, path: &str, text: &str| {
+        let shown = async {
+            while !site.get(path).await.text.contains(text) {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let shown = tokio::time::timeout(Duration::from_secs(30), shown).await;
+        assert!(shown.is_ok(), "{path} does not show {text:?}");
+    };
+    let push = async |queue: &str| {
+        let queue = bus.queue_named::<u64>(queue).unwrap();
+        queue.push(7, Duration::ZERO).await.unwrap();
+    };
+    let names = ["a-first", "broken", "z-last"];
+    for name in names {
+        push(name).await;
+    }
+    let site = Site::of(bus.clone(), Role::Admin).await;
+    let ready = |many: usize| format!("data-label=\"Ready\">{many}</td>");
+    for name in names {
+        shows(&site, &format!("/queues?q={name}"), &ready(1)).await;
+    }
+    let damage = "for _, key in ipairs(redis.call('KEYS', '*{' .. ARGV[1] .. ':*}:meta')) do \
+                      redis.call('RENAME', key, key .. ARGV[2]) \
+                      redis.call('SET', key, 'a text') \
+                  end";
+    let heal = "for _, key in ipairs(redis.call('KEYS', '*{' .. ARGV[1] .. ':*}:meta' .. ARGV[2])) do \
+                    redis.call('RENAME', key, key:sub(1, -1 - #ARGV[2])) \
+                end";
+    server.eval(damage, &["broken", ".kept"]);
+    shows(&site, "/", "1 queue cannot be counted").await;
+    for name in ["a-first", "z-last"] {
+        push(name).await;
+        shows(&site, &format!("/queues?q={name}"), &ready(2)).await;
+    }
+    // It stays in the list, and is not said to be late.
+    let page = site.get("/queues?q=broken").await.text;
+    assert!(page.contains(&ready(1)), "{page}");
+    assert!(
+        page.contains("data-label=\"Late\"><span class=\"\">–</span>"),
+        "{page}"
+    );
+    server.eval(heal, &["broken", ".kept"]);
+    push("broken").await;
+    shows(&site, "/queues?q=broken", &ready(2)).await;
+    assert!(!site.get("/").await.text.contains("cannot be counted"));
+    bus.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
