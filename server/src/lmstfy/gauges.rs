@@ -5,12 +5,13 @@ use std::error::Error;
 use std::time::Duration;
 
 use duly::admin::QueueStats;
+use futures_util::future::join_all;
 use metrics::{Label, gauge};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::bus::Pool;
-use crate::metrics::{Labels, labels_of_sizes};
+use crate::metrics::{Labels, OTHER, labels_of_sizes};
 use crate::shared::Table;
 use crate::state::App;
 
@@ -36,13 +37,16 @@ struct PageGauges {
     labels: HashMap<String, Vec<Label>>,
 }
 
-/// The sizes of queues by their labels, and of pools. Queues that share their labels add up.
+/// The sizes of a pool and of its queues by their labels. Queues that share their labels add up.
 #[derive(Debug, Default)]
-struct Sizes {
+struct PoolSizes {
+    pool: String,
     queues: HashMap<Vec<Label>, QueueStats>,
     /// Of the queues that were read, by their keys.
     labels: HashMap<String, Vec<Label>>,
-    delayed: Vec<(String, usize)>,
+    delayed: usize,
+    /// Whether all of it was read.
+    is_whole: bool,
 }
 
 impl Gauges {
@@ -54,53 +58,33 @@ impl Gauges {
         if shown.read.is_some_and(|read| read.elapsed() < AGE_MAX) {
             return;
         }
-        let mut sizes = Sizes::default();
-        let is_whole = match timeout(WAIT_MAX, sizes.read_all(app, &shown.labels)).await {
-            Ok(Ok(())) => true,
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "sizes of queues not read");
-                false
-            }
-            Err(_) => {
-                tracing::warn!("sizes of queues not read in time");
-                false
-            }
-        };
-        if is_whole {
-            // What is not there any more has no jobs.
-            for (_, labels) in shown.labels.drain() {
-                sizes.queues.entry(labels).or_default();
-            }
+        // All at once: one that hangs delays no other.
+        let pools = app.pools.iter();
+        let pools = pools.map(|pool| PoolSizes::read(app, pool, &shown.labels));
+        for sizes in join_all(pools).await {
+            sizes.show(&mut shown.labels);
         }
-        sizes.show();
-        shown.labels.extend(sizes.labels);
         shown.read = Some(Instant::now());
     }
 }
 
-impl Sizes {
-    fn show(&self) {
-        for (labels, stats) in &self.queues {
-            gauge!("infra_lmstfy_redis_queue_sizes", labels.iter()).set(stats.ready as f64);
-            gauge!("infra_lmstfy_redis_deadletter_sizes", labels.iter()).set(stats.dead as f64);
+impl PoolSizes {
+    /// Reads as much as there is time for.
+    async fn read(app: &App, pool: &Pool, shown: &HashMap<String, Vec<Label>>) -> Self {
+        let name = pool.name();
+        let mut sizes = Self {
+            pool: name.to_owned(),
+            ..Self::default()
+        };
+        match timeout(WAIT_MAX, sizes.read_all(app, pool, shown)).await {
+            Ok(Ok(())) => sizes.is_whole = true,
+            Ok(Err(error)) => tracing::warn!(pool = name, %error, "sizes of queues not read"),
+            Err(_) => tracing::warn!(pool = name, "sizes of queues not read in time"),
         }
-        for (pool, delayed) in &self.delayed {
-            gauge!("infra_lmstfy_redis_timer_sizes", "pool" => pool.clone()).set(*delayed as f64);
-        }
+        sizes
     }
 
     async fn read_all(
-        &mut self,
-        app: &App,
-        shown: &HashMap<String, Vec<Label>>,
-    ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        for pool in app.pools.iter() {
-            self.read(app, pool, shown).await?;
-        }
-        Ok(())
-    }
-
-    async fn read(
         &mut self,
         app: &App,
         pool: &Pool,
@@ -113,16 +97,38 @@ impl Sizes {
             let (namespace, queue) = key.strip_prefix(&prefix)?.split_once('/')?;
             Some((key.as_str(), namespace, queue))
         });
-        let mut delayed = 0;
         for (key, namespace, queue) in chosen(queues, |key| shown.contains_key(key)) {
             let stats = pool.stats(&pool.queue(namespace, queue)?).await?;
-            delayed += stats.scheduled + stats.leased;
+            self.delayed += stats.scheduled + stats.leased;
             let labels = labels_of_sizes(&Labels::new(name, namespace), queue);
             *self.queues.entry(labels.clone()).or_default() += stats;
             self.labels.insert(key.to_owned(), labels);
         }
-        self.delayed.push((name.to_owned(), delayed));
         Ok(())
+    }
+
+    fn show(mut self, shown: &mut HashMap<String, Vec<Label>>) {
+        if self.is_whole {
+            let prefix = format!("{}/", self.pool);
+            shown.retain(|key, labels| {
+                let is_of_another = !key.starts_with(&prefix);
+                if !is_of_another {
+                    // What is not there any more has no jobs.
+                    self.queues.entry(labels.clone()).or_default();
+                }
+                is_of_another
+            });
+            gauge!("infra_lmstfy_redis_timer_sizes", "pool" => self.pool).set(self.delayed as f64);
+        } else {
+            // A part of a sum would be told as the whole.
+            let is_sum = |labels: &[Label]| labels.iter().any(|label| label.value() == OTHER);
+            self.queues.retain(|labels, _| !is_sum(labels));
+        }
+        for (labels, stats) in &self.queues {
+            gauge!("infra_lmstfy_redis_queue_sizes", labels.iter()).set(stats.ready as f64);
+            gauge!("infra_lmstfy_redis_deadletter_sizes", labels.iter()).set(stats.dead as f64);
+        }
+        shown.extend(self.labels);
     }
 }
 

@@ -178,6 +178,37 @@ async fn sizes_do_not_fall_as_other_queues_come() {
     assert!(are_shown(&page), "{page:?}");
 }
 
+/// Pools are read in the order of their names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_hangs_hides_no_sizes_of_another() {
+    for name in ["a", "z"] {
+        let redis = Redis::plain();
+        let more = format!("[pools.{name}]\nurl = '{}'", redis.url());
+        let world = World::start_with(Place::Embedded, &more).await;
+        let token = world.new_token("ns", &format!("&pool={name}")).await;
+        let path = format!("/api/ns/{}", queue());
+        let put = world.client.put(world.api_url(&path));
+        reply(put.header("X-Token", token)).await.is(201);
+        redis.stop_process();
+        let queue = queue();
+        for delay in [0, 600] {
+            let path = format!("/api/ns/{queue}?delay={delay}");
+            world.publish(&path, "x").await;
+        }
+        let labels = format!("namespace=\"ns\",pool=\"default\",queue=\"{queue}\"");
+        let sizes = [
+            format!("infra_lmstfy_redis_queue_sizes{{{labels}}} 1"),
+            "infra_lmstfy_redis_timer_sizes{pool=\"default\"} 1".to_owned(),
+        ];
+        until(&sizes[0], async || {
+            let page = page(&world).await;
+            sizes.iter().all(|line| page.contains(line))
+        })
+        .await;
+        redis.cont();
+    }
+}
+
 async fn refused_calls_are_counted_by_token(world: World) {
     let path = format!("/token/ns/{}/limit", world.token);
     let limit = r#"{"write":1,"read":1,"interval":3600}"#;
