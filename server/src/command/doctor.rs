@@ -56,13 +56,17 @@ pub(crate) async fn run(target: &Target, command: DoctorCommand) -> Result<()> {
     for queue in &command.queue {
         check = check.queue(queue.to_string());
     }
+    let mut is_audited = false;
     if command.repair {
         check = check.repair();
-        let known = store.bus().queues().await.unwrap_or_default();
-        // Those of an audit are not among them.
-        let is_known = |queue: &QueueName| queue.is_own() || known.contains(queue);
-        // The check refuses one that is unknown, and in an empty store there is nothing to repair.
-        if !known.is_empty() && command.queue.iter().all(is_known) {
+        let known = store.bus().queues().await;
+        // A store that seems empty may have lost its registry, and a queue that is unknown is refused:
+        // there is a line if something was repaired. Those of an audit are not among the known ones.
+        is_audited = known.map_or(true, |known| {
+            let is_known = |queue: &QueueName| queue.is_own() || known.contains(queue);
+            !known.is_empty() && command.queue.iter().all(is_known)
+        });
+        if is_audited {
             audit(&store, &command.queue).await;
         }
     }
@@ -78,6 +82,9 @@ pub(crate) async fn run(target: &Target, command: DoctorCommand) -> Result<()> {
         }
     };
     bar.finish_and_clear();
+    if !is_audited && report.as_ref().is_ok_and(|report| report.repaired > 0) {
+        audit(&store, &command.queue).await;
+    }
     let done = report.map_err(CommandError::from).and_then(|report| {
         let kinds: Vec<Kind<'_>> = report
             .counts
@@ -93,8 +100,8 @@ pub(crate) async fn run(target: &Target, command: DoctorCommand) -> Result<()> {
     done.and(closed)
 }
 
-/// Adds a repair to the audit, before it begins, as it may end half-way. A store that takes no line is
-/// repaired as well.
+/// Adds a repair to the audit: before it begins, as it may end half-way, where there is surely
+/// something. A store that takes no line is repaired as well.
 async fn audit(store: &Store, queues: &[QueueName]) {
     let mut targets: Vec<&str> = queues.iter().map(|queue| &**queue).collect();
     if targets.is_empty() {

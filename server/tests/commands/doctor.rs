@@ -80,6 +80,24 @@ async fn damage_on_redis_is_reported_and_repaired() {
     assert_eq!(listed.as_array().unwrap().len(), 2, "both are found again");
 }
 
+/// A store whose registry is gone looks as one that has nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repair_of_a_lost_registry_is_in_the_audit() {
+    let shop = Shop::open(Target::Redis).await;
+    let (_, prefix) = shop.target[1].split_once("prefix=").unwrap();
+    let keys = ["registry", "registered", "members"].map(|part| format!("{prefix}:{{hub}}:{part}"));
+    let keys = keys.iter().map(String::as_str);
+    let delete: Vec<_> = std::iter::once("DEL").chain(keys).collect();
+    servers::shared().cli(&delete);
+    assert_eq!(shop.json(&["queue", "list"]), json!([]));
+    assert!(kinds(&damaged(&shop)).contains(&"unregistered"));
+    let repaired = shop.json(&["doctor", "--repair", "--yes"]);
+    assert!(repaired["repaired"].as_u64() > Some(0), "{repaired}");
+    let line = &shop.json(&["audit"])["items"][0];
+    let line = [&line["actor"], &line["action"], &line["target"]];
+    assert_eq!(line, ["ann", "store repaired", "every queue"]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damage_of_a_file_is_reported() {
     let shop = Shop::open(Target::Embedded).await;
