@@ -156,12 +156,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         redis_store("each_event_that_has_ended_has_one_tombstone"),
     ),
     Controls.bug(
+        "check-opens-a-page-that-contradicts-itself",
+        "Redis: a repair takes the parts of a page for right, whatever they contradict",
+        &[put("check.page", "«check.contradicts($page)» then", "false")],
+        redis_store("no_payload_of_a_page_is_lost_whatever_byte_of_its_parts_is_damaged"),
+    ),
+    Controls.bug(
         "check-registers-nothing",
         "Redis: a repair says that a bucket was registered, and leaves it unknown",
         &[put(
             "unregistered::find",
-            "registry::ensure(&$shared.registry, &$bucket, $until).await?",
-            "let _ = $until",
+            "try_join_all($each).await?",
+            "drop($each)",
         )],
         redis_store("a_bucket_that_the_registry_does_not_know_is_registered"),
     ),
