@@ -150,10 +150,11 @@ async fn a_reply_can_be_repeated(world: World) {
 
 #[delay_event(queue = "ns.q")]
 async fn add_one(event: Event<u64>, cx: &Context) -> Result<(), Failure> {
-    Ok(match event.payload {
+    match event.payload {
         14 => cx.reply(&"x".repeat(2 << 20))?,
         number => cx.reply(&(number + 1))?,
-    })
+    }
+    Ok(())
 }
 
 /// A handler in Rust, in another process that shares the store.
