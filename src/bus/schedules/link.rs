@@ -235,12 +235,14 @@ impl Link {
         self.stops() || self.begins_anew
     }
 
-    /// Forgets what it was before it was removed and set again, once nothing of that is left.
+    /// Forgets what it was before it was removed and set again, once nothing of that is left. An instant
+    /// since then that came before the removal was carried out does not come again.
     pub(super) fn begin_anew(&mut self) {
         self.begins_anew = false;
         self.former = None;
+        let came = self.pushed.ahead.last().copied().unwrap_or_default();
         self.progress = Progress {
-            through: self.since,
+            through: self.since.max(came),
             last: None,
             missed: 0,
         };
