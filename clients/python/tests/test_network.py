@@ -210,6 +210,36 @@ def test_a_turn_is_waited_for_no_longer_than_a_request_may_take(
         asyncio.run(main(f"http://127.0.0.1:{listener.getsockname()[1]}"))
 
 
+@pytest.mark.parametrize("steps", range(8))
+def test_a_request_that_is_cancelled_in_the_line_is_not_sent(
+    monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    monkeypatch.setattr("duly.client.CONNECTIONS_MAX", 1)
+
+    async def main() -> None:
+        async with AsyncClient("http://127.0.0.1:1", token="x", namespace="ns") as client:
+            sent = False
+
+            async def send() -> None:
+                nonlocal sent
+                async with client._turn("b"):
+                    sent = True
+
+            async with client._turn("a"):
+                second = asyncio.create_task(send())
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            is_cancelled = second.cancel()
+            await asyncio.wait({second})
+            assert (second.cancelled(), sent) == (is_cancelled, not is_cancelled)
+            async with client._turn("c"):  # nobody has kept it
+                pass
+
+    asyncio.run(main())
+
+
 def test_a_client_of_httpx_that_was_given_has_its_own_bounds() -> None:
     async def main() -> None:
         together = asyncio.Event()

@@ -2,6 +2,7 @@
 //! deliveries.
 
 use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -198,17 +199,20 @@ impl Runner {
         let paced = paced(pace, target.row.rate).await;
         let most = free.min(paced).min(BATCH_MAX);
         let mut places = self.deps.places.take_some(&self.namespace, most).await;
-        let leased = match timeout(PLACED_MAX, self.lease(places.len(), Duration::ZERO)).await {
-            Ok(leased) if leased.as_ref().map_or(true, |it| !it.is_empty()) => leased,
-            // There is none, or the store takes its time, for which no place is kept from others.
-            _ => {
+        let mut lease = pin!(self.lease(places.len(), Duration::ZERO));
+        let mut leased = match timeout(PLACED_MAX, &mut lease).await {
+            Ok(leased) => leased,
+            // The store takes its time, for which no place is kept from others.
+            Err(_) => {
                 places.clear();
-                let leased = self.lease(1, POLL).await;
-                places.extend(self.deps.places.take_free(&self.namespace, 1));
-                leased
+                lease.await
             }
         };
-        let leased = match leased {
+        if leased.as_ref().is_ok_and(Vec::is_empty) {
+            places.clear();
+            leased = self.lease(1, POLL).await;
+        }
+        let mut leased = match leased {
             Ok(leased) => leased,
             Err(error) => {
                 drop(places);
@@ -219,6 +223,11 @@ impl Runner {
                 return sleep(FAILED_PAUSE).await;
             }
         };
+        let lacking = leased.len().saturating_sub(places.len());
+        places.extend(self.deps.places.take_free(&self.namespace, lacking));
+        for event in leased.split_off(leased.len().min(places.len().max(1))) {
+            self.deps.tasks.spawn(async move { event.release().await });
+        }
         if let Some(pace) = pace {
             pace.take(leased.len());
         }

@@ -41,6 +41,8 @@ pub const REPLY_KEPT: Duration = Duration::from_secs(300);
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(250));
 /// How long a handler's reply is tried to be stored, and the pauses in between.
 const STORE_WITHIN: Duration = Duration::from_secs(30);
+/// How long while the store is full: it may be so for a moment, and who acks makes room.
+const FULL_WITHIN: Duration = Duration::from_secs(2);
 const STORE_PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 /// How many expired replies are removed at a time.
 const EXPIRED_AT_ONCE: usize = 100;
@@ -65,7 +67,7 @@ impl ReplyStore for BusReplies {
         reply: Vec<u8>,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
         Box::pin(async move {
-            let until = Instant::now() + STORE_WITHIN;
+            let began = Instant::now();
             let mut failures = 0;
             loop {
                 let Some(inner) = self.0.upgrade() else {
@@ -74,12 +76,21 @@ impl ReplyStore for BusReplies {
                 let stored = store_in(&inner, event, &reply).await;
                 drop(inner);
                 match stored {
-                    Err(error) if is_passing(&error) && Instant::now() < until => failures += 1,
+                    Err(error) if began.elapsed() < patience_for(&error) => failures += 1,
                     stored => return stored,
                 }
                 tokio::time::sleep(STORE_PAUSES.after(failures)).await;
             }
         })
+    }
+}
+
+/// For how long a reply that was not stored is tried again.
+fn patience_for(error: &Error) -> Duration {
+    match error.kind() {
+        ErrorKind::Full => FULL_WITHIN,
+        _ if is_passing(error) => STORE_WITHIN,
+        _ => Duration::ZERO,
     }
 }
 

@@ -137,9 +137,12 @@ impl DepthSampler {
                     counted.counted_at = round;
                     known.buckets.insert(key, counted);
                 }
-                // Its last count is reported again, and it has its turn soon.
+                // Its last count is reported again, and it has its turn soon; one that was never
+                // counted is new again.
                 Err(error) => {
-                    news.note(&key);
+                    if known.buckets.contains_key(&key) {
+                        news.note(&key);
+                    }
                     tracing::debug!(bucket = %key, %error, "failed to sample the depth of a bucket");
                 }
             }

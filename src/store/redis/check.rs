@@ -2,6 +2,7 @@
 //! looks at the same in one step.
 
 use std::collections::HashSet;
+use std::future::ready;
 use std::sync::Arc;
 
 use crate::core::op::{PeekBy, Reply, StoreOp};
@@ -12,6 +13,7 @@ use crate::store::durability::Durability;
 use crate::store::redis::RedisStore;
 use crate::store::redis::hub::registry;
 use crate::store::redis::op::check::CheckReply;
+use crate::store::redis::op::in_parts::part;
 use crate::store::redis::op::shared::Shared;
 use crate::store::redis::op::{self, page};
 use crate::store::redis::script::reader::{ReplyReader, id_of};
@@ -89,19 +91,9 @@ pub(super) async fn check(
     task: CheckTask,
 ) -> Result<Vec<Damage>> {
     let mut check = Check::new(shared, bucket, task);
-    let states = check.states().await;
-    check.or_damage("state", states)?;
-    for structure in WALKED {
-        let walked = check.walk(structure).await;
-        check.or_damage(structure, walked)?;
-    }
-    if check.task.repairs {
-        check.reap().await?;
-    }
-    let counted = check.step("counts", b"0", COUNTED_MAX, &[]).await;
-    check.or_damage("counts", counted)?;
-    let bodies = check.bodies().await;
-    check.or_damage("body", bodies)?;
+    let whole = check.whole().await;
+    let is_begun = check.found.iter().any(|damage| damage.repaired);
+    part(ready(whole), is_begun).await?;
     Ok(check.found)
 }
 
@@ -170,6 +162,23 @@ impl Step {
 }
 
 impl<'a> Check<'a> {
+    /// Checks all of it.
+    async fn whole(&mut self) -> Result<()> {
+        let states = self.states().await;
+        self.or_damage("state", states)?;
+        for structure in WALKED {
+            let walked = self.walk(structure).await;
+            self.or_damage(structure, walked)?;
+        }
+        if self.task.repairs {
+            self.reap().await?;
+        }
+        let counted = self.step("counts", b"0", COUNTED_MAX, &[]).await;
+        self.or_damage("counts", counted)?;
+        let bodies = self.bodies().await;
+        self.or_damage("body", bodies)
+    }
+
     fn new(shared: &'a Arc<Shared>, bucket: BucketKey, task: CheckTask) -> Self {
         Self {
             shared,

@@ -12,6 +12,7 @@ use crate::event::BucketKey;
 use crate::store::damage::{CheckTask, Damage, DamageKind};
 use crate::store::redis::hub::registry;
 use crate::store::redis::link::masters::scan;
+use crate::store::redis::op::in_parts::part;
 use crate::store::redis::op::shared::Shared;
 
 /// How many keys a step looks at.
@@ -39,11 +40,11 @@ pub(super) async fn find(shared: &Arc<Shared>, task: &CheckTask) -> Result<Vec<D
         seen.remove(&bucket);
     }
     let seen: Vec<_> = seen.into_iter().collect();
-    for some in seen.chunks(STEP).filter(|_| task.repairs) {
+    for (at, some) in seen.chunks(STEP).enumerate().filter(|_| task.repairs) {
         let until = Instant::now() + PATIENCE;
         let each = some.iter();
         let each = each.map(|bucket| registry::ensure(&shared.registry, bucket, until));
-        try_join_all(each).await?;
+        part(try_join_all(each), at > 0).await?;
     }
     let mut found = Vec::new();
     for bucket in seen {

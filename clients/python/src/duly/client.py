@@ -79,16 +79,24 @@ class AsyncClient:
         if turns is None:
             yield
             return
-        turn = turns.acquire()
-        try:
-            await (asyncio.wait_for(turn, self._timeout) if turns.locked() else turn)
-        except asyncio.TimeoutError as error:
-            text = f"{path}: no connection was free within {self._timeout} s"
-            raise ConnectionFailed(text) from error
+        await (self._wait_for(turns, path) if turns.locked() else turns.acquire())
         try:
             yield
         finally:
             turns.release()
+
+    async def _wait_for(self, turns: asyncio.Semaphore, path: str) -> None:
+        # Not by `wait_for`, which may swallow a cancellation before Python 3.12.
+        waiting = asyncio.ensure_future(turns.acquire())
+        try:
+            await asyncio.wait({waiting}, timeout=self._timeout)
+        except asyncio.CancelledError:
+            if not waiting.cancel():
+                turns.release()
+            raise
+        if waiting.cancel():
+            text = f"{path}: no connection was free within {self._timeout} s"
+            raise ConnectionFailed(text)
 
     async def _send_once(self, call: Call[T]) -> T:
         try:

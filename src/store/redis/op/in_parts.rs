@@ -6,7 +6,10 @@
 use crate::error::{Error, ErrorKind, Result};
 
 /// Awaits one call; its failure leaves the whole unknown once an earlier part has succeeded.
-pub(super) async fn part<T>(call: impl Future<Output = Result<T>>, is_begun: bool) -> Result<T> {
+pub(in crate::store::redis) async fn part<T>(
+    call: impl Future<Output = Result<T>>,
+    is_begun: bool,
+) -> Result<T> {
     call.await.map_err(|error| {
         if is_begun {
             Error::new(

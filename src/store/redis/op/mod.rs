@@ -14,7 +14,7 @@ mod extend;
 mod fetch;
 mod forecast;
 mod heartbeat;
-mod in_parts;
+pub(super) mod in_parts;
 mod look;
 mod move_due;
 pub(crate) mod outbox;
