@@ -67,30 +67,23 @@ impl ReplyStore for BusReplies {
         reply: Vec<u8>,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
         Box::pin(async move {
-            let began = Instant::now();
-            let mut failures = 0;
+            let (began, mut tries) = (Instant::now(), 0);
             loop {
                 let Some(inner) = self.0.upgrade() else {
                     return Ok(()); // nothing is settled any more
                 };
                 let stored = store_in(&inner, event, &reply).await;
                 drop(inner);
-                match stored {
-                    Err(error) if began.elapsed() < patience_for(&error) => failures += 1,
-                    stored => return stored,
+                let Err(error) = &stored else { return stored };
+                let is_full = error.kind() == ErrorKind::Full;
+                let within = if is_full { FULL_WITHIN } else { STORE_WITHIN };
+                if !is_full && !is_passing(error) || began.elapsed() >= within {
+                    return stored;
                 }
-                tokio::time::sleep(STORE_PAUSES.after(failures)).await;
+                tries += 1;
+                tokio::time::sleep(STORE_PAUSES.after(tries)).await;
             }
         })
-    }
-}
-
-/// For how long a reply that was not stored is tried again.
-fn patience_for(error: &Error) -> Duration {
-    match error.kind() {
-        ErrorKind::Full => FULL_WITHIN,
-        _ if is_passing(error) => STORE_WITHIN,
-        _ => Duration::ZERO,
     }
 }
 
