@@ -240,7 +240,7 @@ pub const CATALOGUE: &[Metric] = &[
         GAUGE,
         Unit::Seconds,
         &["queue"],
-        "How long the oldest ready event of the queue has waited.",
+        "How long the oldest ready event of the queue has waited, from its due time where no process moves it.",
     ),
     metric(
         DUE,
