@@ -166,7 +166,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Redis: a repair says that a bucket was registered, and leaves it unknown",
         &[put(
             "unregistered::find",
-            "part(try_join_all($each), at > 0).await?",
+            "part(try_join_all($each), $at > 0).await?",
             "drop($each)",
         )],
         redis_store("a_bucket_that_the_registry_does_not_know_is_registered"),
