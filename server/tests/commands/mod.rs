@@ -255,10 +255,6 @@ impl Shop {
     }
 
     /// Returns whether it is run against a server.
-    fn is_redis(&self) -> bool {
-        self.world.is_none() && self.target[1].starts_with("redis")
-    }
-
     pub(crate) fn is_server(&self) -> bool {
         self.world.is_some()
     }

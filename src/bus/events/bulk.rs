@@ -1,6 +1,7 @@
 //! Changes of many events, a page at a time: what a sweep of a dashboard, a command and a request have
 //! in common. The caller sets the pace by the size of the pages.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -103,7 +104,10 @@ impl Events {
         let (page, last_read) = self.page_and_last_read().await?;
         // A schedule, or a reply, is none of the events that somebody means.
         let mut waiting = page.items;
-        waiting.retain(|event| waits(event) && !event.queue.is_own());
+        // A scan of Redis may find one twice, as when its hash grows between two reads.
+        let mut ids = HashSet::new();
+        let mut is_first = |event: &StoredEvent| ids.insert(event.id);
+        waiting.retain(|event| waits(event) && !event.queue.is_own() && is_first(event));
         let Some(action) = action else {
             return Ok(ChangedPage {
                 matched: waiting.len() as u64,
