@@ -32,6 +32,21 @@ pub(crate) enum Outbox {
     Mysql(TestMysql),
 }
 
+/// Holds up the writes of a relay.
+pub(crate) struct Slow {
+    held: std::sync::mpsc::Sender<()>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Slow {
+    /// Lets the writes go on once so much time is over; blocks its thread.
+    pub(crate) fn end_after(self, lasts: Duration) {
+        std::thread::sleep(lasts);
+        drop(self.held);
+        self.thread.join().unwrap();
+    }
+}
+
 impl Outbox {
     pub(crate) async fn all() -> [Self; 3] {
         let folder = tempfile::tempdir().unwrap();
@@ -241,10 +256,11 @@ impl Outbox {
         std::thread::scope(|scope| scope.spawn(|| in_runtime(execute)).join().unwrap());
     }
 
-    /// Makes every write of a relay wait for so long, from now on; what it has begun goes on. To be
-    /// called from within a call that blocks its thread; returns what does it.
-    pub(crate) fn slow(&self, lasts: Duration) -> std::thread::JoinHandle<()> {
+    /// Makes every write of a relay wait, from now on; what it has begun goes on. To be called from
+    /// within a call that blocks its thread.
+    pub(crate) fn slow(&self) -> Slow {
         let (locked, is_locked) = std::sync::mpsc::channel();
+        let (held, is_held) = std::sync::mpsc::channel::<()>();
         let lock: Box<dyn FnOnce() + Send> = match self {
             Self::Postgres(database) => {
                 let url = database.url.clone();
@@ -257,7 +273,7 @@ impl Outbox {
                             .await
                             .unwrap();
                         locked.send(()).unwrap();
-                        tokio::time::sleep(lasts).await;
+                        is_held.recv().ok();
                     });
                 })
             }
@@ -266,7 +282,7 @@ impl Outbox {
                 Box::new(move || {
                     file.execute_batch("begin immediate").unwrap();
                     locked.send(()).unwrap();
-                    std::thread::sleep(lasts);
+                    is_held.recv().ok();
                     file.execute_batch("rollback").unwrap();
                 })
             }
@@ -280,14 +296,14 @@ impl Outbox {
                             .await
                             .unwrap();
                         locked.send(()).unwrap();
-                        tokio::time::sleep(lasts).await;
+                        is_held.recv().ok();
                     });
                 })
             }
         };
-        let slow = std::thread::spawn(lock);
+        let thread = std::thread::spawn(lock);
         is_locked.recv().unwrap();
-        slow
+        Slow { held, thread }
     }
 
     /// Returns the query that counts the relays which wait for what [`slow`](Self::slow) does.

@@ -271,9 +271,10 @@ async fn taken_meanwhile(outbox: Arc<Outbox>, is_deferred: bool, kind: ErrorKind
         fault
     });
     let relay = outbox.relay(&bus).await;
-    let (table, is_over) = match kind {
-        ErrorKind::Invalid => ("duly_outbox_refused", "true"),
-        _ => ("duly_outbox_deferred", "tries > 0 or holder = 'other'"),
+    let (table, is_over) = match (kind, is_deferred) {
+        (ErrorKind::Invalid, _) => ("duly_outbox_refused", "true"),
+        (_, true) => ("duly_outbox_deferred", "holder = 'other'"),
+        (_, false) => ("duly_outbox_deferred", "tries > 0"),
     };
     let over = format!("select count(*) from {table} where {is_over}");
     outbox.until(&over, 1).await;
@@ -284,5 +285,5 @@ async fn taken_meanwhile(outbox: Arc<Outbox>, is_deferred: bool, kind: ErrorKind
     };
     let repeated = format!("select count(*) from {table} where {is_repeated}");
     let count = outbox.number(&repeated).await;
-    assert_eq!(count, 1, "{is_deferred} {kind:?}");
+    assert_eq!(count, 1, "{} {is_deferred} {kind:?}", outbox.name());
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use duly::prelude::*;
@@ -10,7 +9,7 @@ use duly::store::{MemoryStore, operation::StoreOp};
 use futures_util::FutureExt;
 
 use crate::aged::{few_ends, forget};
-use crate::databases::{DEFERRED, Outbox, REFUSED};
+use crate::databases::{DEFERRED, Outbox, REFUSED, Slow};
 use crate::faulty::{Fault, Faulty};
 use crate::partly::{away, faulty};
 use crate::world::{Seen, builder, eventually, orders};
@@ -146,20 +145,20 @@ async fn stopped_at(at: At, outbox: Arc<Outbox>) {
         outbox.push(&queue, 7..8, When::Now).await;
     }
     let (relay, slow) = if matches!(at, At::TakesPage | At::TakesDeferred) {
-        let slow = outbox.slow(SLOW);
-        let relay = outbox.relay(&bus).await;
-        outbox.until(outbox.waits(), 1).await;
-        (relay, slow)
+        let slow = outbox.slow();
+        (outbox.relay(&bus).await, slow)
     } else {
         let slow = slow_from_push(&store, &outbox);
         let relay = outbox.relay(&bus).await;
         let slow = tokio::task::spawn_blocking(move || slow.recv().unwrap());
         (relay, slow.await.unwrap())
     };
+    if !matches!(*outbox, Outbox::Sqlite(_)) {
+        outbox.until(outbox.waits(), 1).await;
+    }
+    let slow = tokio::task::spawn_blocking(|| slow.end_after(SLOW));
     relay.stop().await;
-    tokio::task::spawn_blocking(|| slow.join().unwrap())
-        .await
-        .unwrap();
+    slow.await.unwrap();
     let is_deferred = async || outbox.number(DEFERRED).await == 1;
     eventually(&format!("{at:?}: {} has it", outbox.name()), is_deferred).await;
     let free = "select count(*) from duly_outbox_deferred where holder = ''";
@@ -186,10 +185,7 @@ async fn stopped_at(at: At, outbox: Arc<Outbox>) {
 }
 
 /// The store accepts nothing, and the database is slow once that is to be stored.
-fn slow_from_push(
-    store: &Faulty,
-    outbox: &Arc<Outbox>,
-) -> std::sync::mpsc::Receiver<JoinHandle<()>> {
+fn slow_from_push(store: &Faulty, outbox: &Arc<Outbox>) -> std::sync::mpsc::Receiver<Slow> {
     let (slow, is_slow) = channel();
     let (outbox, mut slow) = (Arc::clone(outbox), Some(slow));
     store.meets(move |key, op| {
@@ -197,7 +193,7 @@ fn slow_from_push(
             return Fault::None;
         }
         if let Some(slow) = slow.take() {
-            slow.send(outbox.slow(SLOW)).unwrap();
+            slow.send(outbox.slow()).unwrap();
         }
         UNAVAILABLE
     });
