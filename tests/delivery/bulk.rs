@@ -20,6 +20,7 @@ over_every_store! {
     what_matches_is_cancelled_page_by_page,
     what_matches_is_due_at_another_time,
     a_count_changes_nothing,
+    one_id_in_two_queues_is_two_events,
     what_is_pushed_meanwhile_is_left_alone,
     what_a_clock_that_was_ahead_has_pushed_is_not_left_out,
     what_runs_and_what_is_dead_stays,
@@ -101,6 +102,24 @@ async fn a_count_changes_nothing(world: World) {
     let of_customer = || bus.events().key("customer:1");
     assert_eq!(sweep(of_customer, None).await.0, 20);
     assert_eq!(bus.stats("orders").await.unwrap().scheduled, 60);
+}
+
+async fn one_id_in_two_queues_is_two_events(world: World) {
+    let (bus, orders) = world.push_only::<u64>("orders").await;
+    let mail = bus.queue_named::<u64>("mail").unwrap();
+    for number in 0..30 {
+        let event = orders.event(number).after(secs(600)).key("customer:1");
+        let id = event.push().await.unwrap().id();
+        let event = mail.event(number).after(secs(600)).key("customer:1");
+        event.id(id).push().await.unwrap();
+    }
+    let of_customer = || bus.events().key("customer:1");
+    assert_eq!(sweep(of_customer, None).await.0, 60);
+    let later = EventAction::Reschedule(When::After(secs(10_000)));
+    for action in [later, EventAction::Cancel] {
+        let (matched, changed, _) = sweep(of_customer, Some(action)).await;
+        assert_eq!((matched, changed), (60, 60), "{action:?}");
+    }
 }
 
 async fn what_is_pushed_meanwhile_is_left_alone(world: World) {

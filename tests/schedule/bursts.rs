@@ -21,6 +21,7 @@ const NAME: &str = "often";
 /// What there is, as whoever made the changes knows it.
 #[derive(Debug, Default)]
 struct Known {
+    seed: u64,
     set: Option<ScheduleOptions>,
     is_paused: bool,
 }
@@ -52,6 +53,7 @@ async fn start(shared: &Shared, seen: &Seen, mut random: Rng) -> TestBus {
 
 async fn change(bus: &Bus, known: &mut Known, random: &mut Rng) {
     let schedules = bus.schedules();
+    let what = format!("DULY_SCHEDULE_SEED={}: {:?}", known.seed, known.set);
     let is_found = |changed: duly::Result<()>| match changed {
         Ok(()) => true,
         Err(error) if error.kind() == ErrorKind::NotFound => false,
@@ -67,21 +69,22 @@ async fn change(bus: &Bus, known: &mut Known, random: &mut Rng) {
         }
         2 => {
             let paused = schedules.pause(NAME).await;
-            assert_eq!(is_found(paused), known.set.is_some());
+            assert_eq!(is_found(paused), known.set.is_some(), "{what}");
             known.is_paused = true;
         }
         3 => {
             let resumed = schedules.resume(NAME).await;
-            assert_eq!(is_found(resumed), known.set.is_some());
+            assert_eq!(is_found(resumed), known.set.is_some(), "{what}");
             known.is_paused = false;
         }
         _ => {
             let was_there = schedules.remove(NAME).await.unwrap();
-            assert_eq!(was_there, known.set.take().is_some());
+            assert_eq!(was_there, known.set.take().is_some(), "{what}");
         }
     }
     let found = schedules.get(NAME).await.unwrap();
-    assert_eq!(found.map(|found| found.options), known.set);
+    let found = found.map(|found| found.options);
+    assert_eq!(found, known.set, "after {what}");
 }
 
 async fn run(seed: u64) {
@@ -92,7 +95,10 @@ async fn run(seed: u64) {
         start(&shared, &seen, random.fork()).await,
         start(&shared, &seen, random.fork()).await,
     ];
-    let mut known = Known::default();
+    let mut known = Known {
+        seed,
+        ..Known::default()
+    };
     for burst in 0..20 {
         for _ in 0..random.u32(1..8) {
             let bus = &buses[random.usize(..2)];

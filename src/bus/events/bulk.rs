@@ -105,8 +105,8 @@ impl Events {
         // A schedule, or a reply, is none of the events that somebody means.
         let mut waiting = page.items;
         // A scan of Redis may find one twice, as when its hash grows between two reads.
-        let mut ids = HashSet::new();
-        let mut is_first = |event: &StoredEvent| ids.insert(event.id);
+        let mut known = HashSet::new();
+        let mut is_first = |event: &StoredEvent| known.insert((event.queue.clone(), event.id));
         waiting.retain(|event| waits(event) && !event.queue.is_own() && is_first(event));
         let Some(action) = action else {
             return Ok(ChangedPage {
