@@ -82,7 +82,9 @@ pub(crate) async fn run(target: &Target, command: DoctorCommand) -> Result<()> {
         }
     };
     bar.finish_and_clear();
-    if !is_audited && report.as_ref().is_ok_and(|report| report.repaired > 0) {
+    // One that failed half-way may have repaired something.
+    let has_repaired = report.as_ref().map_or(true, |report| report.repaired > 0);
+    if command.repair && !is_audited && has_repaired {
         audit(&store, &command.queue).await;
     }
     let done = report.map_err(CommandError::from).and_then(|report| {

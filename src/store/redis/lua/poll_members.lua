@@ -6,7 +6,7 @@
 -- HUB     hash  for its field "format"
 --
 -- A node is no member before its queues are known. One that is silent for too long is removed, by a
--- member: where the last poll of that seems as old, the clock has stepped.
+-- member: where the last poll of that seems as old, the clock has stepped, and each has its time anew.
 local now = ARGV.now
 if now == "" then
   local time = call("TIME")
@@ -17,6 +17,9 @@ end
 local me, act = ARGV.node, ARGV.act
 local tokens, others, silent = { buckets = "", control = "" }, {}, {}
 local mine, has_stepped
+local function polled(node, number)
+  call("HSET", MEMBERS, node, number .. ":" .. string.format("%.0f", now))
+end
 local members = call("HGETALL", MEMBERS) -- the nodes of a store
 for i = 1, #members, 2 do
   local node, said = members[i], members[i + 1]
@@ -32,9 +35,10 @@ for i = 1, #members, 2 do
   end
 end
 for i = 1, #silent, 2 do
-  local node = silent[i]
+  local node, number = silent[i], silent[i + 1]
   if has_stepped then
-    others[#others + 1], others[#others + 2] = node, silent[i + 1]
+    others[#others + 1], others[#others + 2] = node, number
+    polled(node, number)
   elseif mine then
     call("HDEL", MEMBERS, node)
     call("HDEL", QUEUES, node, node .. "h")
@@ -49,7 +53,7 @@ elseif me ~= "" and (mine or act == "queues") then
     call("HSET", QUEUES, me, ARGV.queues, me .. "h", ARGV.host)
   end
   mine = (mine or 0) + 1
-  call("HSET", MEMBERS, me, mine .. ":" .. string.format("%.0f", now))
+  polled(me, mine)
   others[#others + 1], others[#others + 2] = me, mine
 elseif me ~= "" then
   is_known = 0
