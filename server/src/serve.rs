@@ -113,8 +113,14 @@ impl Server {
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         let places = Places::of(&settings.limits);
         metrics::install();
-        let library = duly::config::Settings::load()
+        let mut library = duly::config::Settings::load()
             .map_err(|error| StartError::new("the settings of duly cannot be read", error))?;
+        if let Some(listen) = library.metrics.listen.take() {
+            tracing::warn!(
+                %listen,
+                "metrics.listen ignored; the metrics of a server are `/metrics` of its admin listener"
+            );
+        }
         let mut urls = settings.pool_urls();
         let default_url = settings.default_store_url(&library);
         urls.insert(crate::settings::DEFAULT_POOL.to_owned(), default_url);

@@ -29,6 +29,7 @@ mod strain;
 mod tenants;
 mod test_clock;
 mod v1;
+mod variables;
 mod webhooks;
 mod whole;
 mod world;

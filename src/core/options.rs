@@ -19,7 +19,8 @@ pub struct NodeOptions {
     /// The scan interval for dead holders in a bucket that has a holder not known to be alive.
     /// Default: 150 ms.
     pub reap_every: Duration,
-    /// The fallback scan interval for dead holders in any bucket. Default: 30 s.
+    /// The fallback scan interval for dead holders in any bucket. Default: 30 s; on Redis, which tells
+    /// of every change, ten minutes at least.
     pub fallback_scan_every: Duration,
     /// The scan interval for dead holders while membership polls fail; one millisecond for each
     /// bucket of the node where that is longer. Dead nodes are found this much later. Default: 2 s.
@@ -64,7 +65,8 @@ pub struct NodeOptions {
     /// announced; at least four for each worker. On a store that several processes share, this many
     /// events lose an attempt when a node dies, whether they had started or not. Default: 64.
     pub starts_min: usize,
-    /// The longest sleep without a poll of a bucket, in case a wake-up is lost. Default: 30 s.
+    /// The longest sleep without a poll of a bucket, in case a wake-up is lost. Default: 30 s; on Redis
+    /// ten minutes at least.
     pub sleep_max: Duration,
     /// By how much this node's clock may run faster than the store's, in parts per million: quartz
     /// is off by 100 at most, a clock that is being corrected by 500. Default: 1,000; 0 for a store

@@ -120,6 +120,25 @@ mod tests {
     }
 
     #[test]
+    fn each_outage_that_the_log_names_is_in_the_page_of_operators() {
+        let page = File::read("src/docs/operations.md");
+        let mut known = 0;
+        for file in project(&["src", "outbox/src", "server/src"]) {
+            for (_, line) in file.code() {
+                let named = ["Outage::of(\"", "OutageLog::of(\""];
+                let named = named.iter().find_map(|of| line.split_once(of));
+                let Some((name, _)) = named.and_then(|(_, rest)| rest.split_once('"')) else {
+                    continue;
+                };
+                known += 1;
+                let name = format!("`{name}`");
+                assert!(page.text.contains(&name), "{}: {name}", file.path);
+            }
+        }
+        assert!(known >= 16, "{known} are found");
+    }
+
+    #[test]
     fn the_page_of_the_promises_is_read_in_five_minutes() {
         let words = words(&File::read("src/docs/delivery.md"));
         assert!(words <= 1_000, "{words} words; its mechanisms have a page");

@@ -188,7 +188,8 @@ impl Target {
             ..Overrides::default()
         };
         let server = Settings::load(self.config.as_deref(), overrides)?;
-        let library = duly::config::Settings::load()?;
+        let mut library = duly::config::Settings::load()?;
+        library.metrics.listen = None; // the port is of the programs beside it
         Store::open(&server.default_store_url(&library), library).await
     }
 }

@@ -1,5 +1,6 @@
 //! A loader of settings: the file, then the environment, then flags.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -160,6 +161,16 @@ impl Settings {
                  leave the account out"
             ));
         }
+        let pools: Vec<&str> = self.pools.keys().map(String::as_str).collect();
+        let accounts: Vec<&str> = self.admin.accounts.keys().map(String::as_str).collect();
+        for (key, names) in [("pools", pools), ("admin.accounts", accounts)] {
+            if let Some((one, other)) = alike(&names) {
+                return wrong(format!(
+                    "{key}: `{one}` and `{other}` differ by case alone; a variable of the \
+                     environment sets the name in lower case, so write it so in the file"
+                ));
+            }
+        }
         if self.log.level.parse::<tracing::Level>().is_err() {
             let level = &self.log.level;
             return wrong(format!(
@@ -184,4 +195,13 @@ impl Settings {
             None => Ok(()),
         }
     }
+}
+
+/// Returns two of some names that are the same but for their case.
+fn alike<'a>(names: &[&'a str]) -> Option<(&'a str, &'a str)> {
+    let mut known = BTreeMap::new();
+    names.iter().find_map(|name| {
+        let other = known.insert(name.to_lowercase(), *name);
+        other.map(|other| (other, *name))
+    })
 }

@@ -4,6 +4,7 @@
 //! that names the key.
 
 mod load;
+mod texts;
 mod webhooks;
 
 use std::collections::BTreeMap;
@@ -95,7 +96,9 @@ pub struct AdminSettings {
     /// whoever reaches the listener.
     pub accounts: BTreeMap<String, String>,
     /// The names under which it is reached, beside addresses and `localhost`; asked for only where
-    /// there are no accounts, as a page in a browser may give this address a name of its own.
+    /// there are no accounts, as a page in a browser may give this address a name of its own: a list,
+    /// or in the environment a text with commas.
+    #[serde(deserialize_with = "texts::texts")]
     pub hosts: Vec<String>,
     /// Where tokens, limits and the audit are kept: `sqlite:` and a file, a Redis URL, or
     /// `memory:`. Default: beside the store of the pool `default`.

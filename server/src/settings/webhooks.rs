@@ -6,6 +6,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 
+use super::texts::texts;
+
 /// `[webhooks]`: the delivery of queues to URLs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -105,17 +107,8 @@ impl WebhookSettings {
 
 /// Reads networks from a list, or from a text with commas.
 fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Networks {
-        List(Vec<String>),
-        Text(String),
-    }
-    let texts = match Networks::deserialize(from)? {
-        Networks::List(texts) => texts,
-        Networks::Text(text) => text.split(',').map(|part| part.trim().to_owned()).collect(),
-    };
-    let parsed = texts.iter().filter(|text| !text.is_empty()).map(|text| {
+    let texts = texts(from)?;
+    let parsed = texts.iter().map(|text| {
         text.parse().map_err(|_| {
             serde::de::Error::custom(format!(
                 "webhooks.allow_networks has \"{text}\"; a network is an address and a length, \
