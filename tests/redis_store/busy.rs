@@ -96,6 +96,11 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
         ids.extend(batch.iter().map(|event| event.envelope.id));
         meter.step(bare.apply(StoreOp::Push(batch))).await.unwrap();
     }
+    // The same ids again, with small payloads and nothing else, so that a thousand meet in one call.
+    for some in ids.chunks(BATCH_MAX).take(3) {
+        let again = some.iter().map(|id| bare.plain(*id, When::Now)).collect();
+        meter.step(bare.apply(StoreOp::Push(again))).await.unwrap();
+    }
     let within: Vec<_> = (0..1_000).map(|at| Duration::from_millis(at * 7)).collect();
     for op in [
         StoreOp::Stats,
@@ -241,8 +246,8 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
         }
     }
 
-    // The same keys again: each takes the place of one that waits. So few come together, see `push.rs`.
-    let many = (0..events.min(8)).map(|it| {
+    // The same keys again: each takes the place of one that waits.
+    let many = (0..events.min(MET_MAX)).map(|it| {
         let mut it = event(bare, 1, it, When::Now);
         Arc::make_mut(&mut it.envelope).keeps_payload = false;
         it.on_taken = Unique::Replace;

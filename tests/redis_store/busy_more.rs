@@ -1,15 +1,17 @@
-//! The scripts of questions by key, of changes by hand, of reconciling, and of pushes that replace.
+//! The scripts of questions by key, of changes by hand, of reconciling, and of pushes that replace, or
+//! meet what has expired.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use duly::event::Payload;
-use duly::store::operation::{BATCH_BYTES, BATCH_MAX, PeekBy, Reply, StoreOp};
+use duly::store::operation::{BATCH_BYTES, BATCH_MAX, PeekBy, PushOutcome, Reply, StoreOp};
 use duly::store::{Durability, Store};
-use duly::time::When;
-use duly::{ErrorKind, Unique};
+use duly::time::{Timestamp, When};
+use duly::{ErrorKind, LatePolicy, Unique};
 
 use crate::redis_store::busy::{MET_MAX, event, fetch_of};
-use crate::redis_store::kit::{Bare, NODE};
+use crate::redis_store::kit::{Bare, NODE, until};
 use crate::redis_store::meter::Meter;
 
 /// Numbers of events that nobody else has.
@@ -67,6 +69,8 @@ pub(crate) async fn more_scripts(meter: &mut Meter<'_>, bare: &Bare, events: usi
     let error = meter.step(confirmed).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
 
+    holders_expire(meter, bare, events.min(MET_MAX), bytes).await;
+
     // A node has taken what it does not know of any more.
     let requests = FIRST as u64..FIRST as u64 + 20;
     for request in requests.clone() {
@@ -86,4 +90,38 @@ pub(crate) async fn more_scripts(meter: &mut Meter<'_>, bare: &Bare, events: usi
             _ => break,
         }
     }
+}
+
+/// Pushes small events whose unique keys others have that are over by now, and that nothing has ended.
+async fn holders_expire(meter: &mut Meter<'_>, bare: &Bare, many: usize, bytes: usize) {
+    let at_once = (BATCH_BYTES / bytes.max(1)).clamp(1, MET_MAX);
+    let numbers: Vec<_> = (2 * FIRST..2 * FIRST + many).collect();
+    for some in numbers.chunks(at_once) {
+        let holder = |number: &usize| {
+            let when = [When::Now, When::After(Duration::from_hours(1))][number % 2];
+            let mut event = event(bare, bytes, *number, when);
+            let envelope = Arc::make_mut(&mut event.envelope);
+            envelope.keeps_payload = number % 4 < 2;
+            match (number % 2, number % 3) {
+                (0, 0) => envelope.late = LatePolicy::Expire(Duration::ZERO),
+                (0, 1) => envelope.late = LatePolicy::Bury(Duration::ZERO),
+                _ => envelope.expires = Some(Timestamp::from_millis(1)),
+            }
+            event
+        };
+        let holders = some.iter().map(holder).collect();
+        meter
+            .step(bare.apply(StoreOp::Push(holders)))
+            .await
+            .unwrap();
+    }
+    let pushed_us = bare.store.now_us();
+    until("all are too late", async || {
+        bare.store.now_us() > pushed_us + 2_000
+    })
+    .await;
+    let taken = numbers.iter().map(|it| event(bare, 1, *it, When::Now));
+    let push = StoreOp::push(taken.collect());
+    let pushed = meter.step(bare.typed(push)).await.unwrap();
+    assert!(pushed.iter().all(|it| it.verdict == PushOutcome::Accepted));
 }

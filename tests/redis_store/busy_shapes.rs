@@ -140,6 +140,10 @@ impl Load<'_, '_> {
 /// Every operation over events of a shape.
 async fn every_script(load: &mut Load<'_, '_>, count: usize) {
     let events = load.push(count).await;
+    // As a producer that has heard nothing does.
+    let again = events.chunks(BATCH_MAX);
+    load.does(again.map(|some| StoreOp::Push(some.to_vec())))
+        .await;
     let within: Vec<_> = (0..1_000).map(|at| Duration::from_millis(at * 7)).collect();
     let looks = [
         StoreOp::Stats,

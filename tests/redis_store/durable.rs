@@ -17,7 +17,7 @@ fn with_aof(aof: Aof) -> Redis {
 }
 
 /// A server and a replica that has all of its data.
-async fn with_replica() -> (Redis, Redis) {
+pub(crate) async fn with_replica() -> (Redis, Redis) {
     let options = || RedisOptions {
         tcp: true,
         ..RedisOptions::default()

@@ -89,11 +89,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         delivery("a_bucket_that_does_not_answer_leaves_room_to_the_others"),
     ),
     Apart.bug(
-        "replacing-pushes-in-one-call",
-        "Redis: a thousand events that replace others, and their records, are pushed in one \
-         call",
-        &[put("parts_of", "BYTES_MAX «»", "* 1_000")],
-        redis_store("no_script_keeps_a_server_for_long"),
+        "push-reads-on",
+        "Redis: a push reads all events that its own meet, however large they are, in one call",
+        &[put("push.lua", "and «not is_spent()» do", "true")],
+        redis_store("a_push_that_reads_large_events_takes_several_calls_and_decides_each_once"),
     ),
     Apart.bug(
         "audit-of-any-size",

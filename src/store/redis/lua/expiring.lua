@@ -4,6 +4,7 @@
 --               One that is leased is parked, and looked at when it waits again.
 local PARKED = 9007199254740991 -- the end of what a double counts
 local LOOK_AGAIN = 1000000 -- us until an event of a newer duly is looked at again
+local ALONE = 65536 -- bytes whose work equals that of an end that shares no command with others
 
 -- Returns from when on an event is of no use, us, and how it ends then; nothing if it never is.
 local function useless_from(body, due_ms)
@@ -75,6 +76,7 @@ end
 -- Ends one event if it has expired and waits, and returns whether it did.
 local function end_one_if_expired(id)
   local is_ended = end_if_expired(id)
+  spent = spent + ALONE
   drop_stale(is_ended and 1 or 0)
   return is_ended
 end
@@ -82,6 +84,7 @@ end
 -- Cancels a waiting event, and removes what those before it have left in the ready list.
 local function cancel_one(id, it, body)
   local left = it and it.kind == "R" and 1 or 0
+  spent = spent + ALONE
   cancel(id, it, body)
   drop_stale(left)
 end

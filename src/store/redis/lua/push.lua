@@ -1,4 +1,6 @@
--- Script: adds events. An id that exists changes nothing.
+-- Script: adds events. An id that exists changes nothing. It ends early where it has read too much of
+-- events that have these ids, or these unique keys; the caller pushes the others again. A push of new ids
+-- without unique keys reads none, and is one step.
 local EVENT_MAX = RUST.PART_BODY_MAX -- the longest body of an event in a part
 local SHORT = 4096 -- below this, a tighter bound of body lengths is no use
 local records_max = tonumber(ARGV.records_max)
@@ -69,7 +71,7 @@ end
 read_pages(firsts)
 local states = read_all("HMGET", STATE, ids)
 -- Only what is in the delay set may have a body and no state.
-local bodies = call("ZCARD", DELAY) > 0 and read_all("HMGET", BODY, ids) or {}
+local known_dues = call("ZCARD", DELAY) > 0 and read_all("ZMSCORE", DELAY, ids) or {}
 local made_first, made_last = ARGV.made:match("^(%d+) (%d+)$")
 local ahead = now_ms + ARGV.window:match("%d+$")
 local some_old, some_new = false, tonumber(made_last) > ahead
@@ -131,7 +133,7 @@ local function add_part(part)
   add_body(part.id .. "p", part.body)
   lengthen(EVENT_MAX)
   if due > now_ms then
-    its.kind, its.times = "S", u64(due) .. ZERO
+    its.kind, its.times = "S", u64(due) .. u64(0)
     delayed[delayed_len + 1], delayed[delayed_len + 2] = string.format("%.0f", due), member
     delayed_len, earliest = delayed_len + 2, math.min(earliest, due)
     sizes_of(sizes, member, due)
@@ -191,6 +193,7 @@ local function taken(i, unique, replaces)
   end
   local useless = not own[other] and call("ZSCORE", EXPIRY, other)
   if useless and tonumber(useless) <= now and end_one_if_expired(other) then
+    answer[#answer + 1] = { i, 6, dues[i], other }
     look_at_forgotten(call("HGET", META, "forgotten"))
     rereads = true
     return false
@@ -238,18 +241,19 @@ local function is_older(id, until_ms)
 end
 
 local function push(i)
-  local id, it, known, body = ids[i], states[i] and read_state(states[i]), bodies[i], given[i]
+  local id, it, due, known, body = ids[i], states[i] and read_state(states[i]), known_dues[i], nil, given[i]
   if rereads then
     write()
-    it, known = state_of(id), call("HGET", BODY, id)
+    it, due = state_of(id), call("ZSCORE", DELAY, id)
   end
   local page, part, place = place_of(id)
   if page then
+    local is_read = part.bodies
     it, known = own_state(part), bodies_of(page, part)[place] or ZEROS
-  elseif it and not known then
+    spent = spent + (is_read and 0 or #part.body)
+  elseif it or due then -- any other body is left by a push that failed midway
     known = call("HGET", BODY, id)
-  elseif known and not it and not call("ZSCORE", DELAY, id) then
-    known = nil -- left by a push that failed midway
+    spent = spent + #(known or "")
   end
   if known or it then
     local fingerprint = known and sub(known, 5, 12) or it.fingerprint
@@ -281,7 +285,7 @@ local function are_new(part, first)
   local last = first + part.count - 1
   local from, page = byte(part.id, 16) - PLACE, pages[sub(part.id, 1, NAME)]
   for i = first, last do -- the events of the call
-    if states[i] or bodies[i] then
+    if states[i] or known_dues[i] then
       return false
     end
   end
@@ -294,21 +298,23 @@ local function are_new(part, first)
 end
 
 local place = 1
-while place <= count do -- the events of the call
+while place <= count and not is_spent() do -- the events of the call
   local part = parts[place]
-  if not part then
-    push(place)
-  elseif are_new(part, place) then
+  if part and are_new(part, place) then
     add_part(part)
+    place = place + part.count
   else
-    for i, body in ipairs(split_bodies(part.body, 0, part.count)) do
+    for i, body in ipairs(part and split_bodies(part.body, 0, part.count) or {}) do
       dues[place + i - 1], given[place + i - 1] = part.due, body
-      push(place + i - 1)
     end
+    push(place)
+    place = place + 1
   end
-  place = place + (part and part.count or 1)
 end
 write()
+if place <= count then
+  answer[#answer + 1] = { place, 0, 0, ids[place] }
+end
 if earliest < (was_due or math.huge) or (is_ready and not was_ready) then
   call("SPUBLISH", WAKE, ARGV.origin)
   answer[REPLY.earlier] = 1

@@ -38,12 +38,17 @@ pub(in crate::store::redis) async fn push(
     check_push(bucket, &events)?;
     let mut whole = push::CombinedReply::default();
     for part in push::parts_of(events) {
-        whole.add(push_part(shared, bucket, &part, (wanted, wait)).await)?;
+        let mut rest = &part[..];
+        while !rest.is_empty() {
+            let pushed = push_part(shared, bucket, rest, (wanted, wait)).await;
+            rest = &rest[whole.add(pushed)?..];
+        }
     }
     Ok(whole.response())
 }
 
-/// Pushes a part that fits into one call; retries while the servers do not respond.
+/// Pushes a part that fits into one call, or the first events of one, as the script decides; retries
+/// while the servers do not respond.
 async fn push_part(
     shared: &Arc<Shared>,
     bucket: &BucketKey,
@@ -91,13 +96,9 @@ async fn attempt(
         attempts.may_have_happened();
     }
     let parts = ReplyReader::of(call.script.name, value)?;
-    let (now_us, is_earlier, pushed) = push_script::read(parts, events.iter(), attempts)?;
-    shared.learn(&terms, now_us);
-    if is_earlier {
-        shared.tell(bucket);
-    }
-    push::tell_of_replaced(shared, bucket, &pushed);
-    let reply = Reply::Pushed(pushed);
+    let pushed = push_script::read(parts, events.iter(), attempts)?;
+    push::note(shared, &terms, bucket, &pushed);
+    let (now_us, reply) = (pushed.now_us, Reply::Pushed(pushed.reports));
     Ok((Response { now_us, reply }, reached))
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::backoff::Backoff;
-use crate::core::op::{BATCH_MAX, NewEvent, PushOutcome, PushReport, Reply, Response, Unique};
+use crate::core::op::{BATCH_MAX, NewEvent, PushReport, Reply, Response};
 use crate::core::push::Attempts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
@@ -20,16 +20,16 @@ use crate::store::redis::link::call_queues::{CallQueues, Driver};
 use crate::store::redis::link::managed::ScriptReply;
 use crate::store::redis::op::admit::check_push;
 use crate::store::redis::op::capacity::Reservation;
-use crate::store::redis::op::push_script;
+use crate::store::redis::op::push_script::{self, Pushed};
 use crate::store::redis::op::shared::Shared;
+use crate::store::redis::script::call::CallContext;
 use crate::store::redis::script::reader::{ReplyReader, unreadable};
 use crate::time::{DELAY_MAX, Timestamp, When};
 
 /// The limit of payload bytes in a batch; a larger push goes alone.
 const BYTES_MAX: usize = 1024 * 1024;
-/// The weight of an event that may replace another one: the script reads that one too.
-const REPLACED_BYTES: usize = 128 * 1024;
-/// The weight of any other event with a unique key, by the commands that the script needs.
+/// The weight of a unique key, by the commands that the script needs. What it has to read of other
+/// events is counted there, and ends it early.
 const UNIQUE_BYTES: usize = 4 * 1024;
 /// The delay before a push is retried.
 pub(super) const PAUSES: Backoff =
@@ -94,8 +94,8 @@ pub(super) struct CombinedReply {
 }
 
 impl CombinedReply {
-    /// Adds the reply of the next part.
-    pub(super) fn add(&mut self, response: Result<Response>) -> Result<()> {
+    /// Adds the reply of the next events. Returns how many they are.
+    pub(super) fn add(&mut self, response: Result<Response>) -> Result<usize> {
         let response = response.map_err(|error| {
             if self.pushed.is_empty() {
                 error
@@ -111,9 +111,10 @@ impl CombinedReply {
         let Reply::Pushed(pushed) = response.reply else {
             return Err(unreadable("push"));
         };
+        let count = pushed.len();
         self.pushed.extend(pushed);
         self.now_us = response.now_us.max(self.now_us);
-        Ok(())
+        Ok(count)
     }
 
     pub(super) fn response(self) -> Response {
@@ -183,12 +184,8 @@ fn late(is_unsent: bool, timeout: Duration) -> Error {
 
 /// Returns the weight of an event in a batch.
 fn weight(event: &NewEvent) -> usize {
-    let more = match (event.on_taken, &event.envelope.unique) {
-        (_, None) => 0,
-        (Unique::Keep, Some(_)) => UNIQUE_BYTES,
-        (Unique::Replace, Some(_)) => REPLACED_BYTES,
-    };
-    event.envelope.payload.len() + more
+    let has_unique = event.envelope.unique.is_some();
+    event.envelope.payload.len() + if has_unique { UNIQUE_BYTES } else { 0 }
 }
 
 /// Returns whether the server's clock decides if the event can be accepted: its due time is so far
@@ -290,7 +287,8 @@ pub(super) fn given_up(attempts: &Attempts, last: &Arc<Error>) -> Error {
     own.because(Arc::clone(last))
 }
 
-/// Makes one attempt: registers the bucket if needed, and calls the script.
+/// Makes one attempt: registers the bucket if needed, and calls the script until every event is
+/// decided.
 async fn attempt<'e>(
     shared: &Arc<Shared>,
     bucket: &BucketKey,
@@ -299,6 +297,35 @@ async fn attempt<'e>(
     attempts: &mut Attempts,
 ) -> Result<(u64, Vec<PushReport>)> {
     register(shared, bucket, until).await?;
+    let mut whole = Vec::new();
+    loop {
+        let mut rest = events.clone().skip(whole.len());
+        let pushed = call(shared, bucket, rest.clone(), attempts).await;
+        if pushed.is_err() && !whole.is_empty() {
+            attempts.may_have_happened();
+        }
+        let Pushed {
+            now_us, reports, ..
+        } = pushed?;
+        let is_last = rest.nth(reports.len()).is_none();
+        if whole.is_empty() {
+            whole = reports; // nearly always all: they need no other place
+        } else {
+            whole.extend(reports);
+        }
+        if is_last {
+            return Ok((now_us, whole));
+        }
+    }
+}
+
+/// Calls the script.
+async fn call<'e>(
+    shared: &Arc<Shared>,
+    bucket: &BucketKey,
+    events: impl Iterator<Item = &'e NewEvent> + Clone,
+    attempts: &mut Attempts,
+) -> Result<Pushed> {
     let terms = shared.terms(bucket);
     let call = push_script::call(&terms, events.clone());
     let link = shared.links.for_pushes(bucket);
@@ -307,13 +334,20 @@ async fn attempt<'e>(
         attempts.may_have_happened();
     }
     let parts = ReplyReader::of(call.script.name, value)?;
-    let (now_us, is_earlier, pushed) = push_script::read(parts, events, attempts)?;
-    shared.learn(&terms, now_us);
-    if is_earlier {
+    let pushed = push_script::read(parts, events, attempts)?;
+    note(shared, &terms, bucket, &pushed);
+    Ok(pushed)
+}
+
+/// Notes the time of a reply, and notifies of earlier work and of records.
+pub(super) fn note(shared: &Shared, terms: &CallContext<'_>, bucket: &BucketKey, pushed: &Pushed) {
+    shared.learn(terms, pushed.now_us);
+    if pushed.is_earlier {
         shared.tell(bucket);
     }
-    tell_of_replaced(shared, bucket, &pushed);
-    Ok((now_us, pushed))
+    if pushed.has_recorded {
+        shared.outboxes.tell(bucket);
+    }
 }
 
 /// Registers the bucket; if that fails, nothing of the push has happened.
@@ -331,12 +365,4 @@ pub(super) async fn register(
             }
             _ => error,
         })
-}
-
-/// Notifies the outbox watchers if replaced events have left records.
-pub(super) fn tell_of_replaced(shared: &Shared, bucket: &BucketKey, pushed: &[PushReport]) {
-    let is_replaced = |it: &PushReport| matches!(it.verdict, PushOutcome::Replaced(_));
-    if pushed.iter().any(is_replaced) {
-        shared.outboxes.tell(bucket);
-    }
 }

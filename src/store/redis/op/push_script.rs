@@ -45,7 +45,9 @@ script! {
     reply PushReply {
         now: u64,
         /// Then {place, verdict, due, other id} for each event that was not simply accepted. Verdicts:
-        /// 1 duplicate, 2 replaced, 3 conflict, 4 too old, 5 too new.
+        /// 1 duplicate, 2 replaced, 3 conflict, 4 too old, 5 too new, 6 accepted after the other one,
+        /// which had its unique key, has ended as expired or too late. And 0 if from this event on none
+        /// is decided: they are to be pushed again.
         earlier: bool,
     }
 }
@@ -177,21 +179,33 @@ fn part_of(run: &[Encoded<'_>]) -> (Vec<u8>, usize) {
     (bodies, count)
 }
 
+/// The decoded reply of a push.
+#[derive(Debug)]
+pub struct Pushed {
+    pub(super) now_us: u64,
+    pub(super) is_earlier: bool,
+    /// Whether other events have ended, with records.
+    pub(super) has_recorded: bool,
+    /// Of the first events, at least one: the call ends early where it reads much.
+    pub(super) reports: Vec<PushReport>,
+}
+
 /// Decodes the result of each event, considering earlier attempts.
 pub fn read<'e>(
     mut parts: ReplyReader,
     events: impl Iterator<Item = &'e NewEvent>,
     attempts: &Attempts,
-) -> Result<(u64, bool, Vec<PushReport>)> {
+) -> Result<Pushed> {
     let PushReply {
         now: now_us,
         earlier: is_earlier,
     } = PushReply::read(&mut parts)?;
     let mut ids = Vec::new();
-    let mut pushed = Vec::new();
+    let mut has_recorded = false;
+    let mut reports = Vec::new();
     for event in events {
         ids.push(event.envelope.id);
-        pushed.push(PushReport {
+        reports.push(PushReport {
             due: event.when.due(now_us),
             verdict: PushOutcome::Accepted,
         });
@@ -200,18 +214,29 @@ pub fn read<'e>(
         let mut other = parts.parts()?;
         let (place, verdict) = (other.count()?, other.number()?);
         let (due, id) = (Timestamp::from_millis(other.number()?), other.id()?);
-        let at = place.checked_sub(1).filter(|at| *at < pushed.len());
+        let at = place.checked_sub(1).filter(|at| *at < reports.len());
         let at = at.ok_or_else(|| unreadable("push"))?;
+        has_recorded |= matches!(verdict, 2 | 6);
         let verdict = match verdict {
+            0 if at > 0 => {
+                reports.truncate(at);
+                break;
+            }
             1 => PushOutcome::Duplicate(id),
             2 => PushOutcome::Replaced(id),
             3 => PushOutcome::Conflict,
             4 => PushOutcome::TooOld,
             5 => PushOutcome::TooNew,
+            6 => PushOutcome::Accepted,
             _ => return Err(unreadable("push")),
         };
         let verdict = attempts.verdict(ids[at], verdict);
-        pushed[at] = PushReport { due, verdict };
+        reports[at] = PushReport { due, verdict };
     }
-    Ok((now_us, is_earlier, pushed))
+    Ok(Pushed {
+        now_us,
+        is_earlier,
+        has_recorded,
+        reports,
+    })
 }
