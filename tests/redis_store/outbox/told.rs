@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use duly::event::Payload;
-use duly::store::operation::{Holding, Reply, StartMark, StoreOp};
+use duly::store::operation::{Holding, PushOutcome, Reply, StartMark, StoreOp};
 use duly::store::{Outbox, OutboxWatcher, Store};
 use duly::time::When;
+use duly::{CancelOutcome, LatePolicy, Unique};
 
-use crate::redis_store::kit::{Bare, NODE, fresh};
+use crate::redis_store::kit::{Bare, NODE, fresh, until};
 use crate::servers::shared;
 
 #[tokio::test]
@@ -71,12 +72,53 @@ async fn watchers_are_told_of_what_wrote_records_and_of_nothing_else() {
     let unknown = bare.new_id();
     bare.apply(StoreOp::Cancel { id: unknown }).await.unwrap();
     told("nobody is cancelled", 0);
+    let is_too_late = async || {
+        let pushed_us = bare.store.now_us();
+        until("it is too late", async || {
+            bare.store.now_us() > pushed_us + 2_000
+        })
+        .await;
+    };
+    for late in [
+        LatePolicy::Bury(Duration::ZERO),
+        LatePolicy::Expire(Duration::ZERO),
+    ] {
+        let id = bare.push_with(|event| event.late = late).await;
+        is_too_late().await;
+        let cancelled = bare.typed(StoreOp::cancel(id)).await.unwrap();
+        assert!(matches!(cancelled, CancelOutcome::TooLate(_)));
+        told("a cancel of what is too late", 1);
+    }
 
     for _ in 0..2 {
         bare.push_with(|event| event.unique = Some("one".to_owned()))
             .await;
     }
     told("a push that replaces", 1);
+    let expired = Some(duly::time::Timestamp::from_millis(1));
+    for (rule, late, expires) in [
+        (Unique::Keep, LatePolicy::Deliver, expired),
+        (Unique::Replace, LatePolicy::Deliver, expired),
+        (Unique::Keep, LatePolicy::Bury(Duration::ZERO), None),
+        (Unique::Replace, LatePolicy::Expire(Duration::ZERO), None),
+    ] {
+        let unique = Some("two".to_owned());
+        let holder = bare.push_with(|event| {
+            (event.unique, event.late, event.expires) = (unique.clone(), late, expires);
+        });
+        let holder = holder.await;
+        is_too_late().await;
+        told("what only has the key", 0);
+        let mut event = bare.plain(bare.new_id(), When::Now);
+        Arc::make_mut(&mut event.envelope).unique = unique;
+        event.on_taken = rule;
+        let id = event.envelope.id;
+        let pushed = bare.typed(StoreOp::push(vec![event])).await.unwrap();
+        assert_eq!(pushed[0].verdict, PushOutcome::Accepted, "{holder} is over");
+        told("a push that ends what has expired", 1);
+        bare.apply(StoreOp::Cancel { id }).await.unwrap();
+        told("cancel again", 1);
+    }
     bare.push_with(|event| event.expires = Some(duly::time::Timestamp::from_millis(1)))
         .await;
     told("a push of what has expired", 0);

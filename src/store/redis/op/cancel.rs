@@ -38,7 +38,7 @@ pub(super) fn read(_: &QueueName, mut parts: ReplyReader, _: EventId) -> Result<
     };
     let has_recorded = match cancelled {
         CancelOutcome::NotFound => false,
-        CancelOutcome::TooLate(state) => state == State::Expired, // perhaps by this call
+        CancelOutcome::TooLate(state) => matches!(state, State::Expired | State::Dead), // perhaps by this call
         CancelOutcome::Cancelled | CancelOutcome::CancelledAfterAttempt => true,
     };
     Ok(DecodedReply {
