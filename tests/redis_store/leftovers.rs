@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use duly::EventId;
 use duly::store::Store;
@@ -10,7 +11,7 @@ use duly::time::When;
 
 use futures_util::future::join_all;
 
-use crate::redis_store::kit::{Bare, NODE, fresh};
+use crate::redis_store::kit::{Bare, NODE, fresh, until};
 use crate::servers::Redis;
 
 fn len(server: &Redis, command: &str, prefix: &str, part: &str) -> usize {
@@ -286,4 +287,30 @@ async fn unique_keys_that_were_reserved_go_when_their_time_is_over() {
         .expect("a look");
     assert_eq!(len(&server, "HLEN", &prefix, "unique"), 0);
     assert_eq!(len(&server, "ZCARD", &prefix, "holds"), 0);
+}
+
+/// What is due since a moment ago says nothing of what waits behind them.
+#[tokio::test]
+async fn an_age_is_not_told_where_it_would_have_to_be_searched() {
+    let server = Redis::plain();
+    for (stale, is_told) in [(10, true), (1_100, false)] {
+        let (url, prefix) = fresh(&server.url());
+        let bare = Bare::open(&url).await;
+        bare.push(bare.new_id(), When::Now).await.unwrap();
+        let stats = async || bare.typed(StoreOp::stats()).await.unwrap();
+        let pushed = stats().await.oldest_ready;
+        assert!(pushed.is_some());
+        let fill = "for _ = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], string.rep('s', 24)) end";
+        let key = format!("{prefix}:{{letters:0}}:ready");
+        server.cli(&["EVAL", fill, "1", &key, &stale.to_string()]);
+        let due = Duration::from_millis(2);
+        bare.push(bare.new_id(), due).await.unwrap();
+        let pushed_us = bare.store.now_us();
+        until("it is due", async || {
+            bare.store.now_us() > pushed_us + 4_000
+        })
+        .await;
+        let told = stats().await.oldest_ready;
+        assert_eq!(told, pushed.filter(|_| is_told), "behind {stale}");
+    }
 }
