@@ -4,12 +4,14 @@
 mod bounds;
 mod contradicting;
 mod ended;
+mod expiring;
 mod healthy;
 mod unique;
 mod unreadable;
 mod unregistered;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use duly::ErrorKind;
@@ -17,11 +19,11 @@ use duly::admin::{Damage, DamageKind};
 use duly::prelude::*;
 use duly::records::Outcome;
 use duly::store::operation::{AttemptOutcome, Settlement, StartMark, StoreOp};
-use duly::store::{CheckTask, RedisStore, Store};
-use duly::time::When;
+use duly::store::{CheckTask, Store};
+use duly::time::{Timestamp, When};
 
 use crate::redis_store::kit::{Bare, NODE, fresh, hex};
-use crate::servers::{Redis, shared, shared_cluster};
+use crate::servers::{Redis, shared};
 
 /// A bucket with an event in each place where one can be.
 struct Bucket {
@@ -37,19 +39,30 @@ struct Bucket {
     done: EventId,
     /// The first five are leased; the next five, which are ready, and the last five are in a page.
     paged: Vec<EventId>,
+    /// Whether those before that are not over expire, in a day.
+    expire: bool,
 }
 
 impl Bucket {
     async fn new() -> Self {
+        Self::with_expiry(false).await
+    }
+
+    async fn with_expiry(expire: bool) -> Self {
         let server = shared();
         let (url, prefix) = fresh(&server.url());
         let bare = Bare::open(&url).await;
-        let dead = bare.push_with(|envelope| envelope.attempts = 1).await;
+        let tomorrow = Timestamp::from_micros_up(bare.store.now_us()) + Duration::from_hours(24);
+        let expires = expire.then_some(tomorrow);
+        let dead = bare.push_with(|envelope| {
+            (envelope.attempts, envelope.expires) = (1, expires);
+        });
+        let dead = dead.await;
         bare.bury(1).await;
         let done = bare.push_with(|_| ()).await;
         bare.fetch(2, 1).await.unwrap();
         bare.ack(2, &[done]).await.unwrap();
-        let snoozed = bare.push_with(|_| ()).await;
+        let snoozed = bare.push_with(|envelope| envelope.expires = expires).await;
         bare.fetch(3, 1).await.unwrap();
         let settlement = Settlement {
             id: snoozed,
@@ -60,7 +73,10 @@ impl Bucket {
         };
         let snooze = StoreOp::settle(NODE, vec![settlement], StartMark::default());
         assert_eq!(bare.typed(snooze).await.unwrap(), [true]);
-        let leased = bare.push_with(|envelope| envelope.attempts = 3).await;
+        let leased = bare.push_with(|envelope| {
+            (envelope.attempts, envelope.expires) = (3, expires);
+        });
+        let leased = leased.await;
         bare.fetch(4, 1).await.unwrap();
         let paged = bare.new_run(15);
         let later = When::After(Duration::from_secs(3_600));
@@ -78,10 +94,13 @@ impl Bucket {
             .push_with(|envelope| {
                 envelope.key = Some("order:7".to_owned());
                 envelope.unique = Some("seven".to_owned());
+                envelope.expires = expires;
             })
             .await;
-        let delayed = bare.new_id();
-        bare.push(delayed, later).await.unwrap();
+        let mut event = bare.plain(bare.new_id(), later);
+        Arc::make_mut(&mut event.envelope).expires = expires;
+        let delayed = event.envelope.id;
+        bare.apply(StoreOp::Push(vec![event])).await.unwrap();
         let base = format!("{prefix}:{{letters:0}}:");
         let bucket = Self {
             bare,
@@ -94,10 +113,22 @@ impl Bucket {
             dead,
             done,
             paged,
+            expire,
         };
         bucket.is_sound().await;
         assert_eq!(bucket.check(false).await, [], "nothing is damaged yet");
         bucket
+    }
+
+    /// Returns what is alone and not over.
+    fn alone(&self) -> [EventId; 5] {
+        [
+            self.delayed,
+            self.snoozed,
+            self.ready,
+            self.leased,
+            self.dead,
+        ]
     }
 
     /// Runs a script, in which `k` names a key, `c` is a command, and `id` the event.
@@ -114,6 +145,22 @@ impl Bucket {
         let task = CheckTask::new(repairs);
         let found = self.bare.store.check_bucket(&self.bare.bucket, task);
         found.await.expect("a check")
+    }
+
+    /// Returns which events are looked at when they expire.
+    fn expiring(&self) -> BTreeSet<EventId> {
+        let script = "local ids = {} for i, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \
+                      ids[i] = id:gsub('.', function(c) return string.format('%02x', c:byte()) end) \
+                      end return ids";
+        let said = self
+            .server
+            .cli(&["EVAL", script, "1", &format!("{}expiry", self.base)]);
+        let id =
+            |hex: &str| EventId::from_bytes(u128::from_str_radix(hex, 16).unwrap().to_be_bytes());
+        said.lines()
+            .filter(|line| !line.is_empty())
+            .map(id)
+            .collect()
     }
 
     async fn is_sound(&self) {
@@ -134,9 +181,22 @@ const COUNTS: &str = "local counts = {struct.unpack('>ddddd', c('HGET', k('meta'
                       counts[3], counts[4], counts[5])) end ";
 
 /// Damages `which` event by `script`, and expects to find these kinds, to repair them, and to find
-/// nothing then; `lost` says of how many events nothing is left.
+/// nothing then; `lost` says of how many events nothing is left. Once where no event expires, and once
+/// where all do that are alone.
 async fn case(which: Which, script: &str, expected: &[DamageKind], lost: usize) {
-    let bucket = Bucket::new().await;
+    for expire in [false, true] {
+        case_in(
+            Bucket::with_expiry(expire).await,
+            which,
+            script,
+            expected,
+            lost,
+        )
+        .await;
+    }
+}
+
+async fn case_in(bucket: Bucket, which: Which, script: &str, expected: &[DamageKind], lost: usize) {
     bucket.damage(which(&bucket), script);
     let seen = bucket.check(false).await;
     let kinds: BTreeSet<_> = seen.iter().map(|damage| damage.kind).collect();
@@ -168,8 +228,15 @@ async fn case(which: Which, script: &str, expected: &[DamageKind], lost: usize) 
         );
     }
 
-    // What is not lost is delivered, and what is lost has a record.
     let bare = &bucket.bare;
+    let mut expiring = BTreeSet::new();
+    for id in bucket.alone().into_iter().filter(|_| bucket.expire) {
+        let found = bare.typed(StoreOp::get(id)).await.unwrap();
+        expiring.extend(found.is_some_and(|it| it.body.is_some()).then_some(id));
+    }
+    assert_eq!(bucket.expiring(), expiring, "{script}: {repaired:#?}");
+
+    // What is not lost is delivered, and what is lost has a record.
     let scheduled = [bucket.delayed, bucket.snoozed];
     for id in scheduled.iter().chain(&bucket.paged[10..]) {
         let (id, when) = (*id, When::Now);
@@ -199,14 +266,7 @@ async fn case(which: Which, script: &str, expected: &[DamageKind], lost: usize) 
     };
     let held: BTreeSet<_> = held.into_iter().collect();
     let mut dropped = 0;
-    let all = [
-        bucket.delayed,
-        bucket.snoozed,
-        bucket.ready,
-        bucket.leased,
-        bucket.dead,
-    ];
-    for id in all.iter().chain(&bucket.paged) {
+    for id in bucket.alone().iter().chain(&bucket.paged) {
         if !held.contains(id) {
             let last = bare.records(*id).await.last().map(|record| record.outcome);
             assert_eq!(last, Some(Outcome::Dropped), "{script}: {id}");
@@ -314,10 +374,13 @@ async fn entries_of_nothing_are_removed() {
         "c('HSET', k('held'), string.rep('h', 16), string.rep('i', 32))",
         "c('HSET', k('held'), '#' .. string.rep('h', 16), 3)",
         "c('ZADD', k('requests'), 0, string.rep('h', 16))",
+        "c('ZADD', k('expiry'), '9007199254740991', string.rep('h', 16))",
     ];
     for stray in strays {
         case(|b| b.ready, stray, &[Stray], 0).await;
     }
+    let of_another = "c('HSET', k('unique'), 'seven', id)";
+    case(|b| b.delayed, of_another, &[Stray], 0).await;
     let body = "c('HSET', k('body'), id, 'a body')";
     case(|b| b.done, body, &[Leftover], 0).await;
     let page = "c('HSET', k('body'), string.rep('p', 15) .. '\\128p', 'a page')";
@@ -330,55 +393,4 @@ async fn counts_are_counted_anew() {
         let script = format!("{COUNTS} add({at}, 3)");
         case(|b| b.ready, &script, &[DamageKind::Counts], 0).await;
     }
-}
-
-#[tokio::test]
-async fn a_bucket_that_the_registry_does_not_know_is_registered() {
-    for url in [shared().url(), shared_cluster()] {
-        let (url, prefix) = fresh(&url);
-        let bare = Bare::open(&url).await;
-        let id = bare.push_with(|_| ()).await;
-        // Another process each time, which has never heard of the bucket.
-        let found = async |repairs: bool| {
-            let store = RedisStore::open(&url).await.unwrap();
-            let found = store.check_store(CheckTask::new(repairs)).await.unwrap();
-            let of = |damage: &Damage| damage.kind == DamageKind::Unregistered;
-            let found: Vec<_> = found.into_iter().filter(of).collect();
-            let buckets = store.buckets().await.unwrap();
-            store.close().await.unwrap();
-            (found, buckets)
-        };
-        assert_eq!(found(false).await.0, [], "all are registered");
-        forget_registry(&url, &prefix).await;
-        let (lost, buckets) = found(false).await;
-        assert_eq!((lost.len(), buckets.len()), (1, 0), "{url}");
-        assert_eq!(lost[0].bucket.as_ref(), Some(&bare.bucket));
-        let (repaired, buckets) = found(true).await;
-        assert!(repaired.len() == 1 && repaired[0].repaired);
-        assert_eq!(buckets, std::slice::from_ref(&bare.bucket));
-        assert_eq!(found(false).await.0, []);
-        assert_eq!(bare.fetch(1, 10).await.unwrap(), [id]);
-    }
-}
-
-/// Deletes the registry, as somebody might by hand.
-async fn forget_registry(url: &str, prefix: &str) {
-    let keys = ["registry", "registered", "members"].map(|part| format!("{prefix}:{{hub}}:{part}"));
-    let mut delete = redis::cmd("DEL");
-    let delete = delete.arg(&keys);
-    let plain = url.split('?').next().unwrap();
-    let deleted: u64 = match plain.strip_prefix("redis-cluster://") {
-        None => {
-            let client = redis::Client::open(plain).unwrap();
-            let connection = client.get_multiplexed_async_connection().await;
-            delete.query_async(&mut connection.unwrap()).await.unwrap()
-        }
-        Some(nodes) => {
-            let nodes = nodes.split(',').map(|node| format!("redis://{node}"));
-            let client = redis::cluster::ClusterClient::new(nodes.collect::<Vec<_>>()).unwrap();
-            let connection = client.get_async_connection().await;
-            delete.query_async(&mut connection.unwrap()).await.unwrap()
-        }
-    };
-    assert!(deleted > 0, "{keys:?}");
 }

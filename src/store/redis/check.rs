@@ -43,10 +43,11 @@ const VIOLATIONS_MAX: usize = 100;
 /// A clock that is off by more than this is reported, us.
 const SKEW_US: u64 = 1_000_000;
 
-/// The structures that are walked by a cursor, after the states.
-const WALKED: [&str; 11] = [
-    "body", "delay", "sizes", "dead", "lease", "unique", "holds", "by_key", "held", "requests",
-    "nodes",
+/// The structures that are walked by a cursor, after the states: unique keys before bodies, so that
+/// what holds another's is removed before what holds none gets its own.
+const WALKED: [&str; 12] = [
+    "unique", "body", "delay", "sizes", "dead", "lease", "holds", "by_key", "expiry", "held",
+    "requests", "nodes",
 ];
 
 impl RedisStore {

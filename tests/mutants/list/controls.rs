@@ -182,6 +182,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         redis_store("a_lost_unique_key_is_found_wherever_its_event_is"),
     ),
     Controls.bug(
+        "check-overlooks-expiries",
+        "Redis: a check does not see that nothing says when an event expires",
+        &[put(
+            "check.body",
+            r#"«not call("ZSCORE", EXPIRY, $id)» and $tell("#,
+            "false",
+        )],
+        redis_store("what_can_expire_is_looked_at_again"),
+    ),
+    Controls.bug(
         "a-taken-key-of-a-running-event-is-damage",
         "Redis: a running event whose unique key another one took has no note of it",
         &[drop("replace_one", "keyless = true")],

@@ -51,7 +51,7 @@ async fn an_audit_only_lists_a_bucket_of_many_events_however_they_wait() {
 async fn an_audit_only_lists_a_bucket_of_few_events_and_much_that_is_strayed() {
     let server = Redis::plain();
     for part in [
-        "delay", "sizes", "dead", "lease", "holds", "by_key", "held", "requests", "nodes",
+        "delay", "sizes", "dead", "lease", "holds", "by_key", "expiry", "held", "requests", "nodes",
     ] {
         let (url, prefix) = fresh(&server.url());
         let bare = Bare::open(&url).await;

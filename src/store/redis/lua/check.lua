@@ -17,6 +17,7 @@ end
 
 -- Makes an event that is alone and has a body ready now.
 local function restore(id, body)
+  call("ZADD", EXPIRY, "XX", now, id) -- it may expire sooner
   call("RPUSH", READY, id .. number)
   call("HSET", STATE, id, new_ready(u64(now_ms) .. u64(now), sub(body, 5, 12)))
 end
@@ -29,6 +30,7 @@ local function drop_lost(id, it, due)
   call("ZREM", DELAY, id)
   call("ZREM", DEAD, id)
   call("ZREM", LEASE, id)
+  call("ZREM", EXPIRY, id)
 end
 
 -- Ends the lease of an event, whatever its request and its node know.
@@ -279,6 +281,14 @@ function check.body(id, body)
     and call("HEXISTS", UNIQUE, unique) == 0 and tell("misplaced", id, "has a unique key and does not hold it") then
     call("HSET", UNIQUE, unique, id)
   end
+  local _, expires, late
+  if has_extras(body) and not (page or is_newer(body) or it and (it.kind == "D" or has_ended(it.kind))) then
+    _, expires, late = extras_of(body)
+  end
+  if (expires or late) and not call("ZSCORE", EXPIRY, id)
+    and tell("misplaced", id, "can expire, and has no entry that says when") then
+    call("ZADD", EXPIRY, now, id) -- it is looked at, and gets its time
+  end
   if #body > longest and tell("counts", id, "has a body longer than the longest") then
     lengthen(#body)
   end
@@ -523,7 +533,8 @@ local function scan(page, look)
   end
 end
 
-local STRUCTURES = { "state", "body", "delay", "sizes", "dead", "lease", "unique", "holds", "by_key", "held",
+-- Unique keys before bodies: what holds another's is removed before what holds none gets its own.
+local STRUCTURES = { "state", "unique", "body", "delay", "sizes", "dead", "lease", "holds", "by_key", "expiry", "held",
   "requests", "nodes" }
 local parts = {
   state = function() scan(call("HSCAN", STATE, cursor, "COUNT", most), check.state) end,
@@ -577,6 +588,15 @@ local parts = {
     end)
   end,
   by_key = function() scan(call("ZSCAN", BY_KEY, cursor, "COUNT", most), check.key) end,
+  expiry = function()
+    scan(call("ZSCAN", EXPIRY, cursor, "COUNT", most), function(id)
+      local it = state_of(id)
+      local is_there = it and not has_ended(it.kind) or call("HEXISTS", BODY, id) == 1 or call("ZSCORE", DELAY, id)
+      if not is_there and tell("stray", id, "has an entry to expire and is over") then
+        call("ZREM", EXPIRY, id)
+      end
+    end)
+  end,
   held = function() scan(call("HSCAN", HELD, cursor, "COUNT", most), check.batch) end,
   nodes = function()
     for _, node in ipairs(all_nodes()) do
@@ -617,7 +637,8 @@ function parts.whole()
     + math.floor(math.max(call("HLEN", BODY), waiting) * (1 + longest / 1024))
   -- Each of the others has no more of a sound bucket, and any number of what has strayed.
   entries = math.max(entries, call("ZCARD", DELAY), call("ZCARD", SIZES), call("ZCARD", DEAD), call("ZCARD", LEASE),
-    call("ZCARD", HOLDS), call("ZCARD", BY_KEY), call("HLEN", HELD), call("ZCARD", REQUESTS), call("HLEN", NODES))
+    call("ZCARD", HOLDS), call("ZCARD", BY_KEY), call("ZCARD", EXPIRY), call("HLEN", HELD), call("ZCARD", REQUESTS),
+    call("HLEN", NODES))
   cursor = "0"
   if entries > all then
     tell("counts", "", "it has " .. entries .. " entries, the limit is " .. all .. ": it was not checked; "
