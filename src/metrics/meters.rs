@@ -18,6 +18,7 @@ use super::queues::QueueLabels;
 use super::stages::Stages;
 use crate::error::ErrorKind;
 use crate::event::QueueName;
+use crate::panics;
 
 /// The counters of pushes to one queue.
 pub(crate) struct PushCounters {
@@ -88,6 +89,11 @@ impl PullMeters {
             starts: StartMetrics::new(&label),
             settles: MoverCounters::new(&label),
         })
+    }
+
+    /// Counts what has happened already, whatever panics of the recorder.
+    pub(crate) fn report(&self, queue: &QueueName, count: impl FnOnce(&PullMetrics)) {
+        panics::reported(|| count(&self.of(queue)));
     }
 }
 

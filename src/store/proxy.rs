@@ -158,12 +158,14 @@ impl StoreProxy {
 }
 
 impl Meter {
+    /// Counts a call, which has ended, whatever panics of the recorder.
     fn ended(&self, place: usize, since: Mono, failed: Option<ErrorKind>) {
-        let calls = &self.calls[place];
-        calls.took(self.clock.mono().since(since));
-        if let Some(kind) = failed {
-            calls.failed(kind, 1);
-        }
+        panics::reported(|| {
+            self.calls[place].took(self.clock.mono().since(since));
+            if let Some(kind) = failed {
+                self.calls[place].failed(kind, 1);
+            }
+        });
     }
 }
 
@@ -270,7 +272,8 @@ impl Store for StoreProxy {
     fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {
         let started = self.now(|near| near.starting(queue, deliveries));
         if let (Some(meter), Err(error)) = (&self.meter, &started) {
-            meter.calls[Call::Starting.place()].failed(error.kind(), 1);
+            let calls = &meter.calls[Call::Starting.place()];
+            panics::reported(|| calls.failed(error.kind(), 1));
         }
         started
     }

@@ -222,8 +222,8 @@ impl<T> LeaseRequest<T> {
                 let inner = Arc::clone(&self.inner);
                 inner.leases.held.add(&token);
                 let stages = Stages::of(due.as_micros(), delivery.moved_us, fetched_us, now_us);
-                let metrics = inner.pull_meters.of(&token.queue);
-                panics::reported(|| metrics.starts.started(&stages));
+                let metrics = &inner.pull_meters;
+                metrics.report(&token.queue, |it| it.starts.started(&stages));
                 let traced = panics::caught(|| trace::handle(&delivery, now_us));
                 let traced = traced.unwrap_or_default();
                 let expires = envelope.expires;

@@ -107,9 +107,9 @@ impl Inner {
         let kinds: Vec<_> = kinds.collect();
         let settle = StoreOp::settle(*node, settlements, StartMark::default());
         let held = self.apply(bucket, settle).await?;
-        let metrics = self.pull_meters.of(&bucket.queue);
         let batch = kinds.into_iter().zip(held.iter().copied());
-        metrics.settles.settled(batch);
+        self.pull_meters
+            .report(&bucket.queue, |it| it.settles.settled(batch));
         Ok(held)
     }
 }

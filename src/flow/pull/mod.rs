@@ -113,15 +113,15 @@ impl Pulls {
     /// Counts the events that were ended because they were of no use any more, and those whose lease
     /// has ended.
     fn count(&self, bucket: &BucketKey, response: &Result<Response>) {
-        let meters = || self.meters.of(&bucket.queue);
+        let (meters, queue) = (&self.meters, &bucket.queue);
         match response.as_ref().map(|response| &response.reply) {
             Ok(
                 Reply::Moved(MoveReport { aside, .. }) | Reply::Fetched(FetchReport { aside, .. }),
             ) if *aside != SetAside::default() => {
-                meters().settles.set_aside(aside.expired, aside.late);
+                meters.report(queue, |it| it.settles.set_aside(aside.expired, aside.late));
             }
             Ok(Reply::Reaped(reaped)) if reaped.ready + reaped.dead > 0 => {
-                meters().settles.reaped(reaped.ready + reaped.dead);
+                meters.report(queue, |it| it.settles.reaped(reaped.ready + reaped.dead));
             }
             _ => {}
         }

@@ -19,7 +19,8 @@ use crate::flow::pull::hand_off::HandOff;
 use crate::flow::pull::pulled_queues::SPARE;
 use crate::flow::pull::{PullMessage, Pulls, closed};
 use crate::outage::Outage;
-use crate::store::{Control, in_time};
+use crate::panics;
+use crate::store::{Control, StoreFuture, in_time};
 use crate::time::Mono;
 
 /// The timeout of a store call; it is repeated afterwards.
@@ -231,7 +232,10 @@ impl PullTask {
                     let _ = reply.send(leased); // if the caller is gone, it is handed back
                 }
                 PullAction::Call { call, bucket, op } => {
-                    let mut response = self.pulls.store.apply(&bucket, op);
+                    let response = panics::caught(|| self.pulls.store.apply(&bucket, op));
+                    let mut response = response.unwrap_or_else(|words| {
+                        StoreFuture::ready(Err(Error::new(ErrorKind::Unknown, words)))
+                    });
                     let mut cx = Context::from_waker(Waker::noop());
                     if let Poll::Ready(response) = Pin::new(&mut response).poll(&mut cx) {
                         self.pulls.count(&bucket, &response);

@@ -27,15 +27,15 @@ over_every_store! {
 }
 
 /// A layer that panics at lines, at new spans, when a span is entered, or when it ends.
-struct Panicking(&'static AtomicUsize);
+pub(super) struct Panicking(pub(super) &'static AtomicUsize);
 
-const LINES: usize = 1;
-const NEW_SPANS: usize = 2;
-const ENTERED: usize = 3;
-const CLOSED: usize = 4;
+pub(super) const LINES: usize = 1;
+pub(super) const NEW_SPANS: usize = 2;
+pub(super) const ENTERED: usize = 3;
+pub(super) const CLOSED: usize = 4;
 
 impl Panicking {
-    fn at(&self, what: usize) {
+    pub(super) fn at(&self, what: usize) {
         if self.0.load(Ordering::Relaxed) == what {
             resume_unwind(Box::new("a subscriber"));
         }
