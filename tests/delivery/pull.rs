@@ -1,6 +1,7 @@
 //! Consumers that pull: leases with a deadline, waits that cost nothing, tokens for any process.
 
 mod away;
+mod lists;
 mod outcomes;
 mod several;
 

@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OnceCell, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::hand_off::HandOff;
-use self::pulled_queues::PulledQueues;
+use self::pulled_queues::{PulledQueues, QueueCaller};
 use self::task::PullTask;
 use crate::core::op::{FetchReport, MoveReport, Reply, Response, SetAside};
 use crate::core::pull::{LeaseOrder, PullInput, PullOptions, PulledEvent, RequesterId};
@@ -26,8 +28,8 @@ use crate::record::NodeId;
 use crate::store::{Store, Watcher};
 use crate::time::{Clock, Mono, Timestamp};
 
-/// How long the first caller of a queue waits for the list of its buckets; those of the settings are
-/// known.
+/// How long the first caller of some queues waits for the lists of their buckets; those of the
+/// settings are known.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a caller waits for the task beyond its own time: twice a store call, whose timeout is
 /// 10 s. Only a runtime that nobody drives, or whose threads are all blocked, takes longer.
@@ -139,17 +141,19 @@ impl Pulls {
     ) -> Result<Vec<PulledEvent<Arc<Envelope>>>> {
         let start = async || self.start();
         self.started.get_or_try_init(start).await?;
+        let until = Instant::now() + order.wait;
         let requester = self.next.fetch_add(1, Ordering::Relaxed);
-        let names: Vec<_> = order.queues.iter().map(|(name, _)| name.clone()).collect();
-        self.begin(&names).await;
+        let pulled = self.queues.begin(&order.queues);
+        self.list(&pulled).await;
         let (sender, mut receiver) = oneshot::channel();
+        let waits = Instant::now() < until;
         let asked = LeaseOrder {
             requester,
-            queues: names,
+            queues: order.queues.iter().map(|(name, _)| name.clone()).collect(),
             max: order.max,
             bytes_max: order.bytes_max,
             hold: order.ttr,
-            waits: !order.wait.is_zero(),
+            waits,
         };
         let buckets = order.queues.iter().map(|(_, many)| *many).collect();
         self.add(PullMessage::Lease(asked, buckets, sender));
@@ -157,14 +161,14 @@ impl Pulls {
             pulls: self,
             requester: Some(requester),
         };
-        if !order.wait.is_zero() {
+        if waits {
             tokio::select! {
                 biased; // the reply before the end of the wait
                 reply = &mut receiver => {
                     caller.requester = None;
                     return taken(reply);
                 }
-                () = tokio::time::sleep(order.wait) => {
+                () = tokio::time::sleep_until(until) => {
                     self.add(PullMessage::Input(PullInput::Expired(requester)));
                 }
             }
@@ -201,30 +205,43 @@ impl Pulls {
         Ok(())
     }
 
-    /// Notes that these queues are pulled from, with the buckets that the store lists.
-    async fn begin(&self, queues: &[QueueName]) {
-        for queue in queues {
-            self.queues.begin(queue);
-            if self.queues.is_listed(queue) {
-                continue;
-            }
-            let listed = tokio::time::timeout(LIST_TIMEOUT, self.store.buckets_of(queue));
-            match listed.await {
-                Ok(Ok(known)) => self.found(&known.buckets),
-                Ok(Err(error)) => {
-                    tracing::warn!(%queue, %error, "failed to list the buckets to pull from");
+    /// Lists the buckets of a caller's queues that were not, all at once: until the stop at most.
+    async fn list(&self, caller: &QueueCaller<'_>) {
+        let lists = caller
+            .unlisted()
+            .into_iter()
+            .map(|queue| self.list_one(queue));
+        tokio::select! {
+            biased; // nothing is waited for where all are listed
+            _ = join_all(lists) => {}
+            () = self.abandoned.cancelled() => {}
+            () = tokio::time::sleep(LIST_TIMEOUT) => {
+                let late = caller.unlisted();
+                let queues = late.len();
+                tracing::warn!(queues, "lists of the buckets to pull from are late");
+                for queue in late {
+                    self.queues.listed(&queue, &[]);
                 }
-                Err(_elapsed) => {
-                    tracing::warn!(%queue, "the list of the buckets to pull from is late");
-                }
             }
-            self.queues.listed(queue);
         }
+    }
+
+    async fn list_one(&self, queue: QueueName) {
+        let listed = self.store.buckets_of(&queue).await;
+        let buckets = listed.map(|known| known.buckets).unwrap_or_else(|error| {
+            tracing::warn!(%queue, %error, "failed to list the buckets to pull from");
+            Vec::new()
+        });
+        self.serve(self.queues.listed(&queue, &buckets));
     }
 
     /// Notes buckets that exist.
     pub(crate) fn found(&self, buckets: &[BucketKey]) {
-        let new = self.queues.add(buckets);
+        self.serve(self.queues.add(buckets));
+    }
+
+    /// Has new buckets served.
+    fn serve(&self, new: Vec<BucketKey>) {
         if !new.is_empty() {
             self.add(PullMessage::Buckets(new));
         }

@@ -160,8 +160,6 @@ impl PullTask {
                     return; // it is gone already
                 }
                 for (queue, many) in order.queues.iter().zip(buckets) {
-                    // It may have been forgotten since its caller has noted it.
-                    self.pulls.queues.begin(queue);
                     if !self.puller.serves(queue) {
                         let buckets = self.pulls.queues.buckets(queue, many);
                         let queue = queue.clone();
