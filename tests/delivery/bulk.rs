@@ -10,10 +10,11 @@ use duly::admin::{ChangedPage, EventAction, Events};
 use duly::event::State as EventState;
 use duly::prelude::*;
 use duly::store::Store;
+use duly::store::operation::StoreOp;
 use duly::testing::Probe;
 use parking_lot::Mutex;
 
-use crate::faulty::Faulty;
+use crate::faulty::{Fault, Faulty};
 use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
@@ -26,6 +27,7 @@ over_every_store! {
     what_runs_and_what_is_dead_stays,
     a_schedule_is_none_of_the_events,
     one_that_is_so_already_is_left_alone,
+    a_page_that_failed_midway_is_changed_again,
     one_that_is_run_and_fails_waits_for_its_retry,
     each_of_many_that_are_run_and_fail_waits_for_its_retry,
 }
@@ -205,6 +207,49 @@ async fn one_that_is_so_already_is_left_alone(world: World) {
     let to_now = EventAction::Reschedule(When::At(bus.now()));
     assert_eq!(sweep(|| bus.events(), Some(to_now)).await.1, 21);
     assert_eq!(sweep(|| bus.events(), Some(to_now)).await.1, 0);
+}
+
+/// Of one that is due now, and has failed before its page is changed again, this is the price: it is
+/// due now once more.
+async fn a_page_that_failed_midway_is_changed_again(world: World) {
+    let probe = Probe::<u64>::answering(|_, _| Err(Failure::retry("not today")));
+    let day = RetryPolicy::fixed(secs(86_400));
+    let way = Faulty::to(&world.store);
+    let annotation = ORDERS.attempts(50).backoff(day);
+    let (bus, _queue) = world.serve_by(way.clone(), annotation, &probe).await;
+    let now = EventAction::Reschedule(When::Now);
+    for (queue, action) in [("orders", now), ("mail", EventAction::Cancel)] {
+        push(&bus, queue, 60).await;
+        let mut changes = 0;
+        way.meets(move |_, op| {
+            let is_change = matches!(op, StoreOp::Reschedule { .. } | StoreOp::Cancel { .. });
+            changes += usize::from(is_change);
+            if is_change && changes == 25 {
+                Fault::Lost
+            } else {
+                Fault::None
+            }
+        });
+        let all = || bus.events().queue(queue);
+        let page = all().limit(40).change_page(action).await;
+        assert_eq!(page.unwrap_err().kind(), ErrorKind::Unknown);
+        bus.advance(secs(1)).await;
+        let ran = probe.count();
+        assert!(ran >= 24);
+        let (_, changed, _) = sweep(all, Some(action)).await;
+        bus.advance(secs(1)).await;
+        let left = all().limit(100).page().await.unwrap().items;
+        if action == now {
+            assert_eq!((left.len(), changed), (60, 60));
+            let twice = left.iter().filter(|event| event.tries == 2).count();
+            assert!(left.iter().all(|event| (1..=2).contains(&event.tries)));
+            assert_eq!(twice, ran, "the others once");
+        } else {
+            assert!(left.is_empty());
+            let ended = bus.records().queue(queue).limit(100).page().await.unwrap();
+            assert_eq!(ended.items.len(), 60, "each once");
+        }
+    }
 }
 
 /// Runs events as a sweep with a pace does, so that each has failed before the next page is read.

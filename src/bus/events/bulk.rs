@@ -61,7 +61,8 @@ impl Events {
     /// # Errors
     ///
     /// As [`page`](Self::page), and for a delay that is too long. Some events of the page may have been
-    /// changed, also if this future is dropped; changing the page again is safe.
+    /// changed, also if this future is dropped; changing the page again is safe, at a price: one that
+    /// was made due now, and has run and failed meanwhile, is made due again instead of at its retry.
     ///
     /// # Examples
     ///
