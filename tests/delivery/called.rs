@@ -159,6 +159,53 @@ async fn a_reply_arrives_once_the_store_takes_it_or_an_error_does() {
     }
 }
 
+/// A store that was away is full for a moment when it is back, as all that waits comes at once.
+#[tokio::test(start_paused = true)]
+async fn a_store_may_be_full_for_two_seconds_whatever_failed_before() {
+    use ErrorKind::{Full, TimedOut, Unavailable, Unknown};
+    let never_well = [(Full, 1, 0), (Unavailable, 1, 0)].repeat(200);
+    for (faults, is_stored, at_most) in [
+        (&[(Unavailable, 0, 5), (Full, 1, 0)][..], true, 10),
+        (&[(Unavailable, 0, 20), (Full, 2, 0)], true, 25),
+        (
+            &[
+                (Full, 1, 0),
+                (TimedOut, 0, 9),
+                (Full, 1, 0),
+                (Unknown, 1, 0),
+            ],
+            true,
+            16,
+        ),
+        (&[(Full, 3, 0), (Unknown, 0, 4), (Full, 1, 0)], true, 10),
+        (&[(Unavailable, 0, 5), (Full, 0, 400)], false, 10),
+        (&[(Full, 1, 0), (Unknown, 0, 5), (Full, 0, 400)], false, 10),
+        (&never_well, false, 40),
+    ] {
+        let pair = Pair::start(&replying(), 1_000, None).await;
+        let (clock, mut left) = (Arc::clone(pair.handler.clock()), faults.to_vec());
+        // Each so many times, or until a time.
+        pair.to_handler.meets(move |bucket, op| {
+            left.retain(|(_, times, until)| *times > 0 || clock.elapsed() < secs(*until));
+            match left.first_mut().filter(|_| is_reply(bucket, op)) {
+                Some((kind, times, _)) => {
+                    *times = usize::saturating_sub(*times, 1);
+                    Fault::Refused(*kind)
+                }
+                None => Fault::None,
+            }
+        });
+        let began = pair.caller.clock().elapsed();
+        let reply = pair.queue.call::<Option<String>>(7, PATIENCE).await;
+        let took = pair.caller.clock().elapsed() - began;
+        let few = &faults[..faults.len().min(4)];
+        let what = format!("{few:?}: {reply:?} after {took:?}");
+        assert_eq!(reply.is_ok(), is_stored, "{what}");
+        assert_eq!(pair.outcome().await == Outcome::Acked, is_stored, "{what}");
+        assert!(took < secs(at_most), "{what}");
+    }
+}
+
 /// Its handler replies at once, and the caller cannot look for a while, in which replies may go.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_comes_too_late_is_not_told_that_there_was_no_reply() {

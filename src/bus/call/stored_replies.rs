@@ -41,7 +41,8 @@ pub const REPLY_KEPT: Duration = Duration::from_secs(300);
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(250));
 /// How long a handler's reply is tried to be stored, and the pauses in between.
 const STORE_WITHIN: Duration = Duration::from_secs(30);
-/// How long while the store is full: it may be so for a moment, and who acks makes room.
+/// How long while the store is full, from when it was: it may be so for a moment, and who acks makes
+/// room.
 const FULL_WITHIN: Duration = Duration::from_secs(2);
 const STORE_PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 /// How many expired replies are removed at a time.
@@ -67,7 +68,7 @@ impl ReplyStore for BusReplies {
         reply: Vec<u8>,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
         Box::pin(async move {
-            let (began, mut tries) = (Instant::now(), 0);
+            let (began, mut tries, mut full_since) = (Instant::now(), 0, None);
             loop {
                 let Some(inner) = self.0.upgrade() else {
                     return Ok(()); // nothing is settled any more
@@ -76,8 +77,14 @@ impl ReplyStore for BusReplies {
                 drop(inner);
                 let Err(error) = &stored else { return stored };
                 let is_full = error.kind() == ErrorKind::Full;
-                let within = if is_full { FULL_WITHIN } else { STORE_WITHIN };
-                if !is_full && !is_passing(error) || began.elapsed() >= within {
+                if is_full != full_since.is_some() {
+                    tries = 0; // for another reason
+                }
+                full_since = is_full.then(|| full_since.unwrap_or_else(Instant::now));
+                let is_full_for_long =
+                    full_since.is_some_and(|since| since.elapsed() >= FULL_WITHIN);
+                let may_pass = is_full || is_passing(error);
+                if !may_pass || is_full_for_long || began.elapsed() >= STORE_WITHIN {
                     return stored;
                 }
                 tries += 1;
