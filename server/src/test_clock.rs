@@ -178,16 +178,25 @@ async fn read(app: &App, request: Request) -> Result<Advance, Refusal> {
 /// with them, by consumers; returns how long until there is, `None` is never.
 async fn settled(app: &App, patience: Duration) -> Result<Option<Duration>, Refusal> {
     let until = Instant::now() + patience;
+    let mut before = None;
     loop {
         let mut wakes: Option<Duration> = None;
         for pool in app.pools.iter() {
             let next = moved_clock::settled(pool.bus()).await?;
             wakes = wakes.into_iter().chain(next).min();
         }
-        if Instant::now() >= until || app.closing.is_cancelled() || !is_consuming(app).await? {
+        if Instant::now() >= until || app.closing.is_cancelled() {
             return Ok(wakes);
         }
-        tokio::time::sleep(POLL_EVERY).await;
+        if is_consuming(app).await? {
+            before = None;
+            tokio::time::sleep(POLL_EVERY).await;
+        } else if before == Some(wakes) {
+            return Ok(wakes);
+        } else {
+            // What a consumer has settled since may be due again before that.
+            before = Some(wakes);
+        }
     }
 }
 

@@ -24,6 +24,7 @@ mod places;
 mod process;
 mod ready;
 mod rights;
+mod settled_clock;
 mod shared_redis;
 mod strain;
 mod tenants;

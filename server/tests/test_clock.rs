@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::commands::duly;
 use crate::world::{Place, World, reply, until};
 
-const MINUTE_MS: u64 = 60_000;
-const QUEUE: &str = "/v1/ns/queues/q";
+pub(crate) const MINUTE_MS: u64 = 60_000;
+pub(crate) const QUEUE: &str = "/v1/ns/queues/q";
 
 pub(crate) async fn post(world: &World, path: &str, body: Value) -> Value {
     let request = world.request(Method::POST, path);
@@ -32,7 +32,7 @@ pub(crate) async fn advance(world: &World, body: Value) -> u64 {
     moved.is(200)["now_ms"].as_u64().expect("a time")
 }
 
-async fn push(world: &World, event: Value) -> String {
+pub(crate) async fn push(world: &World, event: Value) -> String {
     let pushed = post(
         world,
         &format!("{QUEUE}/events"),
@@ -149,48 +149,6 @@ async fn each_occurrence_of_a_schedule_is_pushed_on_the_way_and_none_is_missed()
     reply(request.body(schedule.to_string())).await.is(201);
     advance(&world, json!({"by_ms": 24 * 60 * MINUTE_MS})).await;
     assert_eq!(lease_of(&world, "report", 30_000).await.len(), 24);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_is_given_what_is_due_on_the_way_and_the_clock_waits_for_it_if_told() {
-    let world = World::start_manual().await;
-    let stream = world.request(
-        Method::GET,
-        &format!("{QUEUE}/leases/stream?max_in_flight=1&ttr_ms=30000"),
-    );
-    let mut response = stream.send().await.expect("a response");
-    for minute in 1..=5 {
-        push(
-            &world,
-            json!({"payload": minute, "delay_ms": minute * MINUTE_MS}),
-        )
-        .await;
-    }
-    let consume = async {
-        let (mut text, mut dues) = (String::new(), Vec::new());
-        while dues.len() < 5 {
-            let part = response.chunk().await.expect("bytes").expect("a part");
-            text += std::str::from_utf8(&part).expect("text");
-            while let Some((message, rest)) = text.split_once("\n\n") {
-                let data = message
-                    .split_once("data: ")
-                    .map(|(_, data)| data.to_owned());
-                text = rest.to_owned();
-                let Some(data) = data else { continue };
-                let event: Value = serde_json::from_str(&data).expect("JSON");
-                let clock = world.admin(Method::GET, "/clock").await.is(200);
-                dues.push(clock["now_ms"].as_u64().expect("a time"));
-                let path = format!("/v1/ns/leases/{}/settle", event["token"].as_str().unwrap());
-                post(&world, &path, json!({"outcome": "ack"})).await;
-            }
-        }
-        dues
-    };
-    let body = json!({"by_ms": 60 * MINUTE_MS, "settle_ms": 60_000});
-    let (dues, end) = tokio::join!(consume, advance(&world, body));
-    let begin = end - 60 * MINUTE_MS;
-    let expected: Vec<u64> = (1..=5).map(|minute| begin + minute * MINUTE_MS).collect();
-    assert_eq!(dues, expected, "each was handled at its time");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

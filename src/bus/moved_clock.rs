@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 #[cfg(feature = "schedules")]
 use crate::event::has_schedules;
 use crate::event::{BucketKey, QueueName};
-use crate::flow::Flow;
+use crate::flow::{Flow, SettledPulls};
 use crate::time::{Clock, Timestamp};
 
 /// How often the worker of schedules is polled for its end: it works in this process, and in memory.
@@ -38,7 +38,7 @@ pub fn on(builder: BusBuilder, clock: Arc<dyn Clock>) -> BusBuilder {
 pub struct QueueWork {
     /// The events that are leased.
     pub leased: usize,
-    /// Whether one could be leased.
+    /// Whether one could be leased: not while the queue is paused, or its rate is used up.
     pub has_ready: bool,
     /// When the next one is due.
     next_due: Option<Timestamp>,
@@ -56,10 +56,7 @@ pub struct QueueWork {
 pub async fn settled(bus: &Bus) -> Result<Option<Duration>> {
     let inner = &bus.inner;
     loop {
-        inner.open()?;
-        let pulls = inner.flow().as_ref().map(Flow::pulls);
-        let pulls = pulls.ok_or_else(|| Error::closed("the bus was shut down"))?;
-        let wakes = pulls.settled().await?;
+        let wakes = pulls_of(bus).await?.wakes;
         #[cfg(feature = "schedules")]
         let look_at = {
             let work = schedules_work(bus).await?;
@@ -76,6 +73,13 @@ pub async fn settled(bus: &Bus) -> Result<Option<Duration>> {
         let until_pull = wakes.map(|wakes| wakes.since(inner.clock.mono()));
         return Ok(until_pull.into_iter().chain(look_at).min());
     }
+}
+
+async fn pulls_of(bus: &Bus) -> Result<SettledPulls> {
+    bus.inner.open()?;
+    let pulls = bus.inner.flow().as_ref().map(Flow::pulls);
+    let pulls = pulls.ok_or_else(|| Error::closed("the bus was shut down"))?;
+    pulls.settled().await
 }
 
 /// Returns the work of the queues of schedules, of all namespaces together.
@@ -101,10 +105,12 @@ async fn schedules_work(bus: &Bus) -> Result<QueueWork> {
 pub async fn work(bus: &Bus, queue: &QueueName) -> Result<QueueWork> {
     let (store, mut work) = (bus.inner.open()?, QueueWork::default());
     let now = bus.inner.now();
+    let is_held = pulls_of(bus).await?.held.contains(queue);
     for bucket in store.buckets_of(queue).await?.buckets {
         let (leased, ready, next_due) = bucket_work(bus, &bucket).await?;
         work.leased += leased;
-        work.has_ready |= ready > 0 || next_due.is_some_and(|due| due <= now);
+        let is_due = ready > 0 || next_due.is_some_and(|due| due <= now);
+        work.has_ready |= is_due && !is_held;
         work.next_due = work.next_due.into_iter().chain(next_due).min();
     }
     Ok(work)

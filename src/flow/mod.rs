@@ -27,6 +27,6 @@ pub(crate) use handlers::replies::{CallResult, Replies, ReplyStore};
 pub(crate) use handlers::waits::{EndlessWait, QueueWaits};
 pub(crate) use membership::host::host;
 pub use options::{QueueChoices, QueueOptions};
-pub(crate) use pull::PullOrder;
+pub(crate) use pull::{PullOrder, SettledPulls};
 pub(crate) use runtime_settings::{DeclaredRates, RuntimeSettings};
 pub(crate) use start::{Flow, Setup};

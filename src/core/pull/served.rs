@@ -1,6 +1,6 @@
 //! The queues that are served: new ones, and room for them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::core::pull::bucket::PulledBucket;
@@ -43,6 +43,14 @@ impl<B: Clone> Puller<B> {
             }
             self.touched.insert(at);
         }
+    }
+
+    /// Returns the queues of which nothing may be leased now, each with when more may be: at no time
+    /// while it is paused.
+    pub(crate) fn held(&self, now: Mono) -> BTreeMap<QueueName, Option<Mono>> {
+        let held = self.queues.values().filter(|queue| queue.allows(now) == 0);
+        held.map(|queue| (queue.name.clone(), queue.wakes()))
+            .collect()
     }
 
     /// Forgets queues that nobody has pulled from for so long, and in which nothing is left to do. One

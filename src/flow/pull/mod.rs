@@ -4,6 +4,7 @@ mod hand_off;
 mod pulled_queues;
 mod task;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -42,8 +43,17 @@ enum PullMessage {
     Lease(LeaseOrder, Vec<u16>, oneshot::Sender<Result<HandOff>>),
     /// These buckets exist.
     Buckets(Vec<BucketKey>),
-    /// Somebody waits until nothing is to be done now; the reply is when there is.
-    Settle(oneshot::Sender<Mono>),
+    /// Somebody waits until nothing is to be done now.
+    Settle(oneshot::Sender<SettledPulls>),
+}
+
+/// What is so when nothing is to be done.
+#[derive(Debug, Default)]
+pub(crate) struct SettledPulls {
+    /// When there is something to do; `None` is never.
+    pub(crate) wakes: Option<Mono>,
+    /// The queues of which nothing may be leased now.
+    pub(crate) held: BTreeSet<QueueName>,
 }
 
 /// What a caller asks for.
@@ -260,16 +270,16 @@ impl Pulls {
         self.notify.notify_one();
     }
 
-    /// Waits until nothing is to be done at this time of the clock, which stands still; returns when
-    /// there is; `None` is never. The task that does it must not have ended.
-    pub(crate) async fn settled(&self) -> Result<Option<Mono>> {
+    /// Waits until nothing is to be done at this time of the clock, which stands still. The task that
+    /// does it must not have ended.
+    pub(crate) async fn settled(&self) -> Result<SettledPulls> {
         if !self.is_running.load(Ordering::Acquire) {
-            return Ok(None);
+            return Ok(SettledPulls::default());
         }
         let (sender, receiver) = oneshot::channel();
         self.add(PullMessage::Settle(sender));
         match tokio::time::timeout(REPLY_TIMEOUT, receiver).await {
-            Ok(Ok(wakes)) => Ok((wakes != Mono::MAX).then_some(wakes)),
+            Ok(Ok(settled)) => Ok(settled),
             Ok(Err(_)) => Err(Error::closed("the bus stops, or its runtime has ended")),
             Err(_) => Err(Error::new(
                 ErrorKind::Unavailable,

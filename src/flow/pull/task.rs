@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, QueueName};
 use crate::flow::pull::hand_off::HandOff;
 use crate::flow::pull::pulled_queues::SPARE;
-use crate::flow::pull::{PullMessage, Pulls, closed};
+use crate::flow::pull::{PullMessage, Pulls, SettledPulls, closed};
 use crate::outage::Outage;
 use crate::panics;
 use crate::store::{Control, StoreFuture, in_time};
@@ -40,7 +40,7 @@ pub(super) struct PullTask {
     /// Their replies that are still to be handled.
     ready: Vec<CallReply>,
     /// Those that wait until nothing is to be done.
-    settling: Vec<oneshot::Sender<Mono>>,
+    settling: Vec<oneshot::Sender<SettledPulls>>,
     outage: Outage,
 }
 
@@ -82,7 +82,14 @@ impl PullTask {
             }
             if self.calls.is_empty() {
                 for waiting in self.settling.drain(..) {
-                    let _ = waiting.send(self.puller.wakes()); // whoever is gone needs no reply
+                    let held = self.puller.held(pulls.clock.mono());
+                    let more_at = held.values().flatten().copied();
+                    let wakes = more_at.chain([self.puller.wakes()]).min();
+                    let settled = SettledPulls {
+                        wakes: wakes.filter(|at| *at != Mono::MAX),
+                        held: held.into_keys().collect(),
+                    };
+                    let _ = waiting.send(settled); // whoever is gone needs no reply
                 }
             }
             let span = self.puller.wakes().since(pulls.clock.mono());
