@@ -79,7 +79,7 @@ export class TestServer implements AsyncDisposable {
         reject(new ServerStartError(`${text}\nset DULY_PROGRAM to the program duly`));
       };
       started.once("error", fail);
-      started.once("close", (code) => fail(`it ended with ${code}`));
+      started.once("close", (code, signal) => fail(`it ended with ${code ?? signal}`));
       const found = new Map<string, string>();
       createInterface(started.stdout).on("line", (line) => {
         keep(line);
@@ -110,7 +110,7 @@ export class TestServer implements AsyncDisposable {
   async #end(signal: NodeJS.Signals): Promise<void> {
     const running = this.#process;
     this.#process = undefined;
-    if (!running || running.exitCode !== null) return;
+    if (!running || running.exitCode !== null || running.signalCode !== null) return;
     const closed = once(running, "close");
     running.kill(signal);
     await closed;

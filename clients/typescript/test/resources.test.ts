@@ -1,7 +1,7 @@
 /** What a worker and a server for tests leave behind: nothing. */
 
 import { EventEmitter, getEventListeners } from "node:events";
-import { chmod, mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -62,19 +62,56 @@ test("many workers have one listener of a signal, and each is stopped by it", as
   expect(warnings).toEqual([]);
 });
 
-test.for([{ namespace: "a/b" }, { namespace: "no name" }])("a server that has no token to start with is ended: %j", async (options) => {
+/** Returns a program that notes its process and its folder, and then is the server. */
+async function noted(): Promise<{ readonly program: string; readonly started: () => Promise<{ id: number; folder: string }> }> {
   const folder = await mkdtemp(join(tmpdir(), "duly-test-"));
   const program = join(folder, "duly");
   const script = `#!/bin/sh\necho $$ $PWD >${folder}/started\nexec ${process.env["DULY_PROGRAM"] ?? "duly"} "$@"\n`;
-  await writeFile(program, script);
-  await chmod(program, 0o755);
+  await writeFile(program, script, { mode: 0o755 });
+  const started = async (): Promise<{ id: number; folder: string }> => {
+    const [id, its] = (await readFile(join(folder, "started"), "utf8")).trim().split(" ");
+    return { id: Number(id), folder: its! };
+  };
+  return { program, started };
+}
+
+function isThere(id: number): boolean {
+  try {
+    return process.kill(id, 0);
+  } catch {
+    return false;
+  }
+}
+
+test.for([{ namespace: "a/b" }, { namespace: "no name" }])("a server that has no token to start with is ended: %j", async (options) => {
+  const { program, started } = await noted();
   await expect(TestServer.start({ ...options, program })).rejects.toThrow(/token/);
-  const [id, its] = (await readFile(join(folder, "started"), "utf8")).trim().split(" ");
-  expect(() => process.kill(Number(id), 0)).toThrow(/ESRCH/);
-  await expect(readFile(its!)).rejects.toThrow(/ENOENT/);
+  const { id, folder } = await started();
+  expect(isThere(id)).toBe(false);
+  await expect(readFile(folder)).rejects.toThrow(/ENOENT/);
 });
 
 test("a program that is none does not start a server", async () => {
   await expect(TestServer.start({ program: "/no/such/program" })).rejects.toThrow(/did not start/);
   await expect(TestServer.start({ program: "false" })).rejects.toThrow(/it ended with 1/);
+  const program = join(await mkdtemp(join(tmpdir(), "duly-test-")), "duly");
+  await writeFile(program, "#!/bin/sh\nkill -9 $$\n", { mode: 0o755 });
+  await expect(TestServer.start({ program })).rejects.toThrow(/it ended with SIGKILL/);
+});
+
+test.for(["SIGKILL", "SIGTERM", "SIGABRT"] as const)("a server that something else has ended by %s is stopped, or starts again", async (signal) => {
+  const { program, started } = await noted();
+  const server = await TestServer.start({ program });
+  const end = async (): Promise<void> => {
+    const { id } = await started();
+    process.kill(id, signal);
+    await until(() => !isThere(id));
+  };
+  await end();
+  await server.start();
+  await server.kill();
+  await server.start();
+  await end();
+  await server.stop();
+  await expect(readFile(server.folder)).rejects.toThrow(/ENOENT/);
 });
