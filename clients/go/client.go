@@ -20,8 +20,11 @@ import (
 const (
 	pushMax = 1000
 	// pushBytesMax bounds the events of one request; a server takes 8 MiB, and one event has less.
-	pushBytesMax  = 7 << 20
-	triesMax      = 5
+	pushBytesMax = 7 << 20
+	triesMax     = 5
+	// repeatsMax: no repeat begins later after the first try, as a server knows for a minute what
+	// has ended.
+	repeatsMax    = 50 * time.Second
 	retryAfterMax = 30 * time.Second
 	responseMax   = 64 << 20
 	requestMax    = 30 * time.Second
@@ -30,6 +33,9 @@ const (
 )
 
 var requestBackoff = backoff{50 * time.Millisecond, 5 * time.Second}
+
+// since is that of the clock; a test has one of its own.
+var since = time.Since
 
 // shared has the connections of all clients, however many there are.
 var shared struct {
@@ -172,17 +178,18 @@ func (c *Client) send(ctx context.Context, r request) error {
 		}
 		body = encoded
 	}
+	begun := time.Now()
 	for tries := 1; ; tries++ {
 		err := c.sendOnce(ctx, r, body)
 		if err == nil || !mayPass(err) {
 			return err
 		}
-		if r.isOnce || tries == triesMax || ctx.Err() != nil {
-			return fmt.Errorf("duly: %s %s: %w", r.method, r.path, err)
-		}
 		pause := askedPause(err)
 		if pause == 0 {
 			pause = requestBackoff.pause(tries)
+		}
+		if r.isOnce || tries == triesMax || ctx.Err() != nil || since(begun)+pause >= repeatsMax {
+			return fmt.Errorf("duly: %s %s: %w", r.method, r.path, err)
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return err

@@ -119,7 +119,7 @@ type PushError struct {
 	// there was no response.
 	Results []PushResult
 	// Remaining has the events of that request and those after it, with their keys, to push again:
-	// what is stored of them is not stored twice.
+	// what is stored of them is not stored twice while it waits or runs, and for a minute after.
 	Remaining []Event
 	// Err is why the request failed; nil where there are Results.
 	Err error

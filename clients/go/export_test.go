@@ -1,4 +1,12 @@
 package duly
 
+import "time"
+
+// SetSince is for tests: how long it is since a time, for repeats; it returns what it replaces.
+func SetSince(to func(time.Time) time.Duration) (before func(time.Time) time.Duration) {
+	before, since = since, to
+	return before
+}
+
 // IsStopping is for tests: whether the worker takes no more events.
 func (w *Worker) IsStopping() bool { return w.isStopping() }

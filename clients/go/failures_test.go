@@ -268,3 +268,36 @@ func TestAWorkerBehindAProxyThatIsWrongGoesOn(t *testing.T) {
 		t.Fatalf("%d: %v", streams, err)
 	}
 }
+
+// A server knows for a minute what has ended: a later repeat of a push could be another event.
+func TestNoRepeatBeginsWhenTheServerMayHaveForgottenTheFirstTry(t *testing.T) {
+	for name, c := range map[string]struct {
+		each  time.Duration
+		after string
+		tries int
+	}{
+		"at once":        {0, "", 5},
+		"slow":           {9 * time.Second, "", 5},
+		"none responds":  {30 * time.Second, "", 2},
+		"asked to wait":  {21 * time.Second, "30", 1},
+		"slower than it": {time.Minute, "", 1},
+	} {
+		var passed time.Duration
+		before := duly.SetSince(func(begun time.Time) time.Duration { return time.Since(begun) + passed })
+		tries := 0
+		client := standIn(t, func(response http.ResponseWriter, _ *http.Request) {
+			tries++
+			passed += c.each
+			if c.after != "" {
+				response.Header().Set("Retry-After", c.after)
+			}
+			response.WriteHeader(http.StatusServiceUnavailable)
+		})
+		_, err := client.Push(ctx, "q", duly.Event{Payload: 1})
+		duly.SetSince(before)
+		var interrupted *duly.PushError
+		if !errors.As(err, &interrupted) || len(interrupted.Remaining) != 1 || tries != c.tries {
+			t.Errorf("%s: %d tries: %v", name, tries, err)
+		}
+	}
+}

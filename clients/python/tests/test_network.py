@@ -110,6 +110,47 @@ def test_a_pause_is_as_long_as_the_server_asks_within_bounds(
         assert pauses == [pause] * 4
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    ("each", "after", "tries"),
+    [(0, "", 5), (9, "", 5), (30, "", 2), (0, "7", 5), (0, "20", 3), (21, "30", 1), (60, "", 1)],
+)
+def test_no_repeat_begins_when_the_server_may_have_forgotten_the_first_try(
+    each: float, after: str, tries: int, is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    begun: list[float] = []
+
+    def respond(_: httpx.Request) -> httpx.Response:
+        nonlocal now
+        begun.append(now)
+        now += each
+        return httpx.Response(503, headers={"Retry-After": after})
+
+    def sleep(pause: float) -> None:
+        nonlocal now
+        now += pause
+
+    async def asleep(pause: float) -> None:
+        sleep(pause)
+
+    async def push() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
+        await AsyncClient("http://duly", token="x", namespace="ns", http=http).push("q", 1)
+
+    monkeypatch.setattr("duly.protocol.monotonic", lambda: now)
+    monkeypatch.setattr("time.sleep", sleep)
+    monkeypatch.setattr("duly.client.asyncio.sleep", asleep)
+    with pytest.raises(ProblemError) as raised:
+        if is_async:
+            asyncio.run(push())
+        else:
+            http = httpx.Client(transport=httpx.MockTransport(respond))
+            Client("http://duly", token="x", namespace="ns", http=http).push("q", 1)
+    assert len(raised.value.remaining) == 1
+    assert (len(begun), max(begun) < 50) == (tries, True)
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_an_error_and_is_not_followed(status: int) -> None:
     requests: list[str] = []

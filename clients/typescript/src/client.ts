@@ -91,6 +91,8 @@ const PUSH_MAX = 1_000;
 const PUSH_BYTES_MAX = 7 << 20;
 const IN_FLIGHT_MAX = 1_000;
 const TRIES_MAX = 5;
+/** No repeat begins later after the first try: a server knows for a minute what has ended. */
+const REPEATS_MAX = 50_000;
 /** A redirect would make a GET of a POST, and a success of what was not done. */
 const REDIRECT = "manual" as const;
 const TTR = 30_000;
@@ -348,14 +350,16 @@ export class Client {
   }
 
   async #send<R>(request: Request<R>): Promise<R> {
+    const begun = performance.now();
     for (let tries = 1; ; tries += 1) {
       try {
         return await this.#sendOnce<R>(request);
       } catch (error) {
         if (request.mayRepeat === false || tries >= TRIES_MAX || !mayPass(error)) throw error;
         if (request.signal?.aborted) throw error;
-        const usual = pauseAfter(tries, { first: 50, longest: 5_000 });
-        await pause(askedPause(error) ?? usual, request.signal);
+        const length = askedPause(error) ?? pauseAfter(tries, { first: 50, longest: 5_000 });
+        if (performance.now() - begun + length >= REPEATS_MAX) throw error;
+        await pause(length, request.signal);
       }
     }
   }

@@ -38,7 +38,10 @@ export function mayPass(error: unknown): boolean {
 export class DulyError extends Error {
   /** Of a push of many: what the requests before this one have stored. */
   declare readonly pushed?: readonly PushedEvent[];
-  /** Of a push: the others with their keys, to push again; what is stored of them stays single. */
+  /**
+   * Of a push: the others with their keys, to push again; what is stored of them stays single while
+   * it waits or runs, and for a minute after.
+   */
   declare readonly remaining?: readonly EventToPush[];
 
   constructor(message: string, options?: ErrorOptions) {

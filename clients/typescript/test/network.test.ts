@@ -3,7 +3,7 @@
 import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
 
-import { expect } from "vitest";
+import { expect, vi } from "vitest";
 
 import { Client, ProblemError, UsageError, Worker } from "../src/index.js";
 import { test } from "../src/vitest.js";
@@ -69,6 +69,30 @@ test.for([
     const error = await leasing.catch((thrown: unknown) => thrown);
     expect((error as ProblemError).problem.status).toBe(status);
     expect((error as ProblemError).retryAfter).toBe(expected);
+  }
+});
+
+test.for([
+  [0, undefined, 5],
+  [9_000, undefined, 5],
+  [30_000, undefined, 2],
+  [21_000, "30", 1],
+  [60_000, undefined, 1],
+] as const)("no repeat begins when the server may have forgotten the first try: %j", async ([each, after, expected]) => {
+  const shown = performance.now.bind(performance);
+  let tries = 0;
+  const now = vi.spyOn(performance, "now").mockImplementation(() => shown() + tries * each);
+  await using server = await standIn((_, response) => {
+    tries += 1;
+    response.writeHead(503, after === undefined ? {} : { "Retry-After": after }).end();
+  });
+  try {
+    const pushing = new Client({ url: server.url, ...place }).push("q", 1);
+    const error = await pushing.catch((thrown: unknown) => thrown);
+    expect((error as ProblemError).remaining?.length).toBe(1);
+    expect(tries).toBe(expected);
+  } finally {
+    now.mockRestore();
   }
 });
 

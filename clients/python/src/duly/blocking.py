@@ -79,13 +79,12 @@ class Client:
         return protocol.response_of(call, response)
 
     def _send(self, call: Call[T]) -> T:
-        tries = 0
+        repeats = protocol.Repeats(call)
         while True:
-            tries += 1
             try:
                 return self._send_once(call)
             except (ConnectionFailed, ProblemError) as error:
-                pause = protocol.pause_before_repeat(call, tries, error)
+                pause = repeats.pause(error)
                 if pause is None:
                     raise
                 time.sleep(pause)

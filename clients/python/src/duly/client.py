@@ -113,13 +113,12 @@ class AsyncClient:
         return protocol.response_of(call, response)
 
     async def _send(self, call: Call[T]) -> T:
-        tries = 0
+        repeats = protocol.Repeats(call)
         while True:
-            tries += 1
             try:
                 return await self._send_once(call)
             except (ConnectionFailed, ProblemError) as error:
-                pause = protocol.pause_before_repeat(call, tries, error)
+                pause = repeats.pause(error)
                 if pause is None:
                     raise
                 await asyncio.sleep(pause)

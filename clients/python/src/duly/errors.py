@@ -16,7 +16,10 @@ class DulyError(Exception):
     pushed: Sequence[Pushed] = ()
     """Of a push of many: what the requests before this one have stored."""
     remaining: Sequence[NewEvent] = ()
-    """Of a push: the others, which can be pushed again; what is stored of them stays single."""
+    """Of a push: the others, which can be pushed again.
+
+    What is stored of them stays single while it waits or runs, and for a minute after.
+    """
 
 
 class UsageError(DulyError, ValueError):

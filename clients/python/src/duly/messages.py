@@ -18,7 +18,8 @@ from .spans import Span, span_ms, time_ms
 class NewEvent:
     """An event to push: due at once, after `delay`, or at `at`.
 
-    One that is pushed again, as after an error, is stored once.
+    One that is pushed again, as after an error, is stored once while it waits or runs, and for a
+    minute after.
     """
 
     payload: object

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 import httpx
@@ -29,6 +30,8 @@ IN_FLIGHT_MAX = 1_000
 """The most events of a stream at a time."""
 TRIES_MAX = 5
 """How often a request is sent that may be repeated."""
+REPEATS_MAX = 50.0
+"""No repeat begins later after the first try: a server knows for a minute what has ended."""
 RETRY_AFTER_MAX = 30.0
 UNREADABLE = (
     ValueError,
@@ -225,13 +228,23 @@ def response_of(call: Call[T], response: httpx.Response) -> T:
 _BACKOFF = Backoff(first=0.05, longest=5.0)
 
 
-def pause_before_repeat(call: Call[Any], tries: int, error: Exception) -> float | None:
-    """Returns how long to wait before a request is sent again; `None`: it is not."""
-    if not call.may_repeat or tries >= TRIES_MAX:
-        return None
-    if isinstance(error, ProblemError) and not error.may_pass:
-        return None
-    return asked_pause(error) or _BACKOFF.pause(tries)
+class Repeats:
+    """The repeats of a request, from its first try on."""
+
+    def __init__(self, call: Call[Any]) -> None:
+        self._may_repeat = call.may_repeat
+        self._begun = monotonic()
+        self._tries = 0
+
+    def pause(self, error: Exception) -> float | None:
+        """Returns how long to wait after a try before the next one; `None`: there is none."""
+        self._tries += 1
+        if not self._may_repeat or self._tries >= TRIES_MAX:
+            return None
+        if isinstance(error, ProblemError) and not error.may_pass:
+            return None
+        pause = asked_pause(error) or _BACKOFF.pause(self._tries)
+        return pause if monotonic() - self._begun + pause < REPEATS_MAX else None
 
 
 def asked_pause(error: Exception) -> float:
