@@ -11,15 +11,16 @@ use tempfile::TempDir;
 use super::VERSION;
 
 const ADDRESS: &str = "https://example.com/owner/duly";
-/// Stands for twine, npm and git: it notes how it is called, and what it has published by that. The
-/// git of this machine responds where nothing is published.
+/// Stands for twine, npm and git: it notes how it is called, and what it has published by that; tags
+/// of versions are in a file. The git of this machine responds where nothing is published.
 const PROGRAM: &str = r#"#!/bin/sh
 name=$(basename "$0")
 noted="$(dirname "$0")/../published"
-case "$name $1" in
-"npm view") grep -q "^npm publish" "$noted" && echo "$VERSION" || exit 1 ;;
-"git ls-remote") grep -q "^git push" "$noted" || exit 2 ;;
-"npm publish" | "git push" | twine*) echo "$name $*" >>"$noted" ;;
+case "$name $1 $2" in
+"npm view "*) grep -q "^npm publish" "$noted" && echo "$VERSION" || exit 1 ;;
+"git ls-remote --tags") cat "$(dirname "$0")/../tags" ;;
+"git ls-remote "*) grep -q "^git push" "$noted" || exit 2 ;;
+"npm publish "* | "git push "* | twine*) echo "$name $*" >>"$noted" ;;
 *) PATH=${PATH#*:} exec "$name" "$@" ;;
 esac
 "#;
@@ -161,9 +162,13 @@ fn links_of_a_readme_lead_somewhere_from_its_package() {
     }
 }
 
-#[test]
-fn clients_that_are_published_are_not_published_again() {
+/// Returns a copy whose packages are made, with programs that stand for those of registries; and
+/// the arguments that publish them.
+fn to_publish(tags: &[&str]) -> (Copy, String) {
     let copy = Copy::new();
+    let lines = tags.iter().map(|tag| format!("0a1b\trefs/tags/{tag}\n"));
+    let lines: String = lines.collect();
+    fs::write(copy.0.path().join("tags"), lines).expect("it is written");
     let programs = copy.0.path().join("programs");
     fs::create_dir(&programs).expect("a folder");
     fs::write(copy.0.path().join("published"), "").expect("it is written");
@@ -177,7 +182,14 @@ fn clients_that_are_published_are_not_published_again() {
     for name in ["-py3-none-any.whl", ".tar.gz", ".tgz"] {
         fs::write(packages.join(format!("duly-{VERSION}{name}")), "").expect("it is written");
     }
-    let publish = ["publish", packages.to_str().expect("a path")];
+    let packages = packages.to_str().expect("a path").to_owned();
+    (copy, packages)
+}
+
+#[test]
+fn clients_that_are_published_are_not_published_again() {
+    let (copy, packages) = to_publish(&[]);
+    let publish = ["publish", packages.as_str()];
     let (is_done, output) = copy.run(".ci/clients", &publish);
     assert!(
         !is_done,
@@ -200,6 +212,46 @@ fn clients_that_are_published_are_not_published_again() {
     let twice = copy.read("published");
     let more = twice.strip_prefix(&once).expect("the first time is noted");
     assert!(more.starts_with("twine ") && more.lines().count() == 1);
+}
+
+/// Whoever asks for no version gets the highest final one, whichever was released last.
+#[test]
+fn an_older_line_is_not_the_latest() {
+    let numbers: Vec<u64> = VERSION.split('.').map_while(|it| it.parse().ok()).collect();
+    let [major, minor, patch] = numbers.try_into().expect("three numbers");
+    let its = format!("v{VERSION}");
+    let line = format!("line-{major}.{minor}");
+    let next = format!("v{major}.{}.0", minor + 1);
+    let higher = format!("v{major}.{minor}.{}", patch + 1);
+    let far = format!("v{major}.{}.0", minor + 10);
+    let draft = format!("{next}-rc.1");
+    for (tags, expected) in [
+        (vec![], "latest"),
+        (vec![&*its, "v0.0.1", "vendor", &draft], "latest"),
+        (vec![&*next, &its], &line),
+        (vec![&*higher], &line),
+        (vec![&*far, &its, "v0.0.1", &draft], &line),
+    ] {
+        let (copy, packages) = to_publish(&tags);
+        let channel = copy.succeeds(".ci/release", &["channel", &its]);
+        assert_eq!(channel.trim(), expected, "{tags:?}");
+        copy.succeeds(".ci/clients", &["address", ADDRESS]);
+        copy.succeeds(".ci/clients", &["publish", &packages]);
+        let named = format!("npm publish --tag {expected} ");
+        let published = copy.read("published");
+        assert!(published.contains(&named), "{tags:?}: {published}");
+        let channel = copy.succeeds(".ci/release", &["channel", &draft]);
+        assert!(channel.starts_with("line-"), "{tags:?}: {channel}");
+    }
+    // A repository that does not answer is not one without versions.
+    let (copy, packages) = to_publish(&[]);
+    fs::remove_file(copy.0.path().join("tags")).expect("it was there");
+    copy.succeeds(".ci/clients", &["address", ADDRESS]);
+    let (is_done, _) = copy.run(".ci/clients", &["publish", &packages]);
+    assert_eq!((is_done, copy.read("published").as_str()), (false, ""));
+    let workflow = include_str!("../../.github/workflows/release.yml");
+    assert!(workflow.contains("channel=$(.ci/release channel \"$TAG\")\n"));
+    assert!(!workflow.contains(":latest"));
 }
 
 /// What a release builds is also what it publishes.
