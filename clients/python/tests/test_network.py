@@ -134,19 +134,20 @@ def test_no_repeat_begins_when_the_server_may_have_forgotten_the_first_try(
     async def asleep(pause: float) -> None:
         sleep(pause)
 
-    async def push() -> None:
-        http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
-        await AsyncClient("http://duly", token="x", namespace="ns", http=http).push("q", 1)
+    place: Any = {"url": "http://duly", "token": "x", "namespace": "ns"}
+    transport = httpx.MockTransport(respond)
+
+    def push() -> None:
+        Client(**place, http=httpx.Client(transport=transport)).push("q", 1)
+
+    async def apush() -> None:
+        await AsyncClient(**place, http=httpx.AsyncClient(transport=transport)).push("q", 1)
 
     monkeypatch.setattr("duly.protocol.monotonic", lambda: now)
     monkeypatch.setattr("time.sleep", sleep)
     monkeypatch.setattr("duly.client.asyncio.sleep", asleep)
     with pytest.raises(ProblemError) as raised:
-        if is_async:
-            asyncio.run(push())
-        else:
-            http = httpx.Client(transport=httpx.MockTransport(respond))
-            Client("http://duly", token="x", namespace="ns", http=http).push("q", 1)
+        asyncio.run(apush()) if is_async else push()
     assert len(raised.value.remaining) == 1
     assert (len(begun), max(begun) < 50) == (tries, True)
 
