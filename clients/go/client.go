@@ -5,6 +5,7 @@ package duly
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,6 +49,7 @@ type Client struct {
 	base, token, namespace string
 	// HTTP sends the requests; change it before the first. It must have no timeout of its own, as
 	// that would end streams. Its CheckRedirect is not asked, since no redirect is followed.
+	// A transport of your own should offer no HTTP/2, by which a dead connection is used for minutes.
 	HTTP *http.Client
 }
 
@@ -78,12 +80,23 @@ func NewClient(server, token, namespace string) (*Client, error) {
 	calls := &http.Client{}
 	if usual, isUsual := http.DefaultTransport.(*http.Transport); isUsual {
 		shared.once.Do(func() {
-			shared.transport = usual.Clone()
+			shared.transport = onlyHTTP1(usual.Clone())
 			shared.transport.MaxIdleConnsPerHost = idleMax
 		})
 		calls.Transport = shared.transport
 	}
 	return &Client{base: server + path, token: token, namespace: namespace, HTTP: calls}, nil
+}
+
+// onlyHTTP1 returns a transport that offers no HTTP/2: there one connection has every request and
+// stream, and it is used again though it is dead, until the system finds that after minutes.
+func onlyHTTP1(transport *http.Transport) *http.Transport {
+	transport.ForceAttemptHTTP2 = false
+	transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	if transport.TLSClientConfig != nil {
+		transport.TLSClientConfig.NextProtos = nil // a clone has them of what it is a clone of
+	}
+	return transport
 }
 
 // checkPath refuses a path with a part that is no name: it would be another path to the server, or
