@@ -63,12 +63,16 @@ func NewClient(server, token, namespace string) (*Client, error) {
 		if value == "" {
 			value = otherwise
 		}
-		return strings.TrimRight(value, "/")
+		return value
 	}
-	server = or(server, "DULY_URL", "http://127.0.0.1:7777")
+	server = strings.TrimRight(or(server, "DULY_URL", "http://127.0.0.1:7777"), "/")
 	token, namespace = or(token, "DULY_TOKEN", ""), or(namespace, "DULY_NAMESPACE", "")
 	if token == "" || namespace == "" {
 		return nil, errors.New("duly: no token or no namespace; give both, or set DULY_TOKEN and DULY_NAMESPACE")
+	}
+	token = strings.TrimSpace(token) // what is read from a file ends by a line break
+	if strings.IndexFunc(token, func(r rune) bool { return r < ' ' || r > '~' }) >= 0 {
+		return nil, errors.New("duly: the token has a line break in it, or a letter that is not ASCII")
 	}
 	if parsed, err := url.Parse(server); err != nil || parsed.Host == "" {
 		return nil, fmt.Errorf("duly: %q is no URL; it must be like http://127.0.0.1:7777", server)

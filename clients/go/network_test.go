@@ -158,6 +158,30 @@ func TestAWorkerThatIsThrottledWaitsAsLongAsTheServerAsks(t *testing.T) {
 	}
 }
 
+func TestATokenOfAFileIsTakenAndOneThatCannotBeSentIsNotShown(t *testing.T) {
+	sent := ""
+	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		sent = request.Header.Get("Authorization")
+		fmt.Fprint(response, "[]")
+	}))
+	t.Cleanup(server.Close)
+	for _, token := range []string{"secret", "secret\n", "secret\r\n", " secret\t", "secret/"} {
+		t.Setenv("DULY_TOKEN", token)
+		client := must[*duly.Client](t)(duly.NewClient(server.URL, "", "ns"))
+		_, err := client.Lease(ctx, "q", 1, time.Second, 0)
+		check(t, err)
+		if sent != "Bearer "+strings.TrimSpace(token) {
+			t.Errorf("%q: %q", token, sent)
+		}
+	}
+	for _, token := range []string{"secret\nother", "secret\x00", "secret\x7f", "\u00e9secret", "sec\u2028ret", "secret\xff"} {
+		_, err := duly.NewClient(server.URL, token, "ns")
+		if err == nil || !strings.Contains(err.Error(), "the token") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+}
+
 func TestWhatIsNoNameIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	requests := 0
 	client := standIn(t, func(http.ResponseWriter, *http.Request) { requests++ })

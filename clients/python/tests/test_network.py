@@ -152,6 +152,32 @@ def test_no_repeat_begins_when_the_server_may_have_forgotten_the_first_try(
     assert (len(begun), max(begun) < 50) == (tries, True)
 
 
+@pytest.mark.parametrize("token", ["secret", "secret\n", "secret\r\n", " secret\t"])
+def test_a_token_of_a_file_is_taken(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DULY_TOKEN", token)
+    sent: list[str] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers["Authorization"])
+        return httpx.Response(200, json=[])
+
+    http = httpx.Client(transport=httpx.MockTransport(respond))
+    client = Client("http://duly", namespace="ns", http=http)
+    client.lease("q")
+    assert sent == ["Bearer secret"]
+    assert "secret" not in repr(client.options)
+
+
+@pytest.mark.parametrize(
+    "token", ["secret\nother", "secret\0", "secret\x7f", "\u00e9secret", "sec\u2028ret", "\n"]
+)
+def test_a_token_that_cannot_be_sent_is_not_shown(token: str) -> None:
+    for client in (Client, AsyncClient):
+        with pytest.raises(UsageError, match="the token") as raised:
+            client("http://duly", token=token, namespace="ns")
+        assert "secret" not in str(raised.value)
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_an_error_and_is_not_followed(status: int) -> None:
     requests: list[str] = []

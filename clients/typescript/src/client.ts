@@ -98,6 +98,7 @@ const REDIRECT = "manual" as const;
 const TTR = 30_000;
 /** A stream has a comment every ten seconds; one that is silent for longer is dead. */
 const STREAM_SILENCE_MAX = 35_000;
+const TOKEN = /^[ -~]+$/;
 const ATTEMPTS_MAX = 65_535;
 const VERSION_MAX = 4_294_967_295;
 
@@ -214,10 +215,13 @@ export class Client {
   readonly #timeout: number;
 
   constructor(options: ClientOptions = {}) {
-    const token = options.token ?? process.env["DULY_TOKEN"];
+    // What is read from a file ends by a line break.
+    const token = (options.token ?? process.env["DULY_TOKEN"])?.trim();
     const namespace = options.namespace ?? process.env["DULY_NAMESPACE"];
     if (!token) throw new UsageError("no token; give `token`, or set DULY_TOKEN");
     if (!namespace) throw new UsageError("no namespace; give `namespace`, or set DULY_NAMESPACE");
+    // It is not shown, as fetch would do.
+    if (!TOKEN.test(token)) throw new UsageError("the token has a line break in it, or a letter that is not ASCII");
     this.namespace = named("namespace", namespace);
     const url = options.url ?? process.env["DULY_URL"] ?? "http://127.0.0.1:7777";
     this.#url = `${url.replace(/\/+$/, "")}/v1/${this.namespace}`;

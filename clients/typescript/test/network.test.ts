@@ -157,6 +157,20 @@ test("a thousand handlers run at a time", async ({ client }) => {
   expect(begun).toBe(1_000);
 });
 
+test("a token of a file is taken, and one that cannot be sent is not shown", async () => {
+  const sent: (string | undefined)[] = [];
+  await using server = await standIn((request, response) => {
+    sent.push(request.headers.authorization);
+    response.end("[]");
+  });
+  const tokens = ["secret", "secret\n", "secret\r\n", " secret\t"];
+  for (const token of tokens) await new Client({ url: server.url, token, namespace: "ns" }).lease("q");
+  expect(sent).toEqual(tokens.map(() => "Bearer secret"));
+  for (const token of ["secret\nother", "secret\0", "secret\x7f", "\u00e9secret", "sec\u2028ret"]) {
+    expect(() => new Client({ url: server.url, token, namespace: "ns" })).toThrow(/^(?!.*secret).*the token/s);
+  }
+});
+
 test("what is no name is refused before anything is sent", async () => {
   const client = new Client({ url: "http://127.0.0.1:9", ...place });
   for (const name of ["", ".", "..", "a/b", "a%2Fb", "a b", "a?b", "a#b", "ключ", "\u0661", "q\n", "\ud83d"]) {

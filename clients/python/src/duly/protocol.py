@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Any, Generic, TypeVar
@@ -44,6 +44,7 @@ UNREADABLE = (
 )
 """What the readers of messages raise where something is no JSON or has another form."""
 _JSON = {"Content-Type": "application/json"}
+_TOKEN = re.compile(r"[ -~]+")
 _NAME = re.compile(r"[-_A-Za-z0-9]{1,255}")
 
 
@@ -52,7 +53,7 @@ class Options:
     """Where the server is, and who calls it."""
 
     url: str
-    token: str
+    token: str = field(repr=False)
     namespace: str
 
     @classmethod
@@ -65,7 +66,11 @@ class Options:
         for name in ("token", "namespace"):
             if not found[name]:
                 raise UsageError(f"no {name}; give `{name}=`, or set DULY_{name.upper()}")
-        options = cls(str(found["url"]).rstrip("/"), str(found["token"]), str(found["namespace"]))
+        token = str(found["token"]).strip()  # what is read from a file ends by a line break
+        if not _TOKEN.fullmatch(token):
+            # It is not shown, as httpx would do.
+            raise UsageError("the token has a line break in it, or a letter that is not ASCII")
+        options = cls(str(found["url"]).rstrip("/"), token, str(found["namespace"]))
         checked_name("namespace", options.namespace)
         return options
 
