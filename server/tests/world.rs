@@ -291,6 +291,9 @@ impl LeaseStream {
         let response = request.send().await.expect("a response");
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
+        // A proxy that keeps parts of it until a buffer is full keeps leases until they are over.
+        assert_eq!(response.headers()["x-accel-buffering"], "no");
+        assert_eq!(response.headers()["cache-control"], "no-store");
         Self {
             response,
             unread: String::new(),

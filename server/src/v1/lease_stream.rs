@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body as HttpBody;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use duly::QueueName;
@@ -31,6 +31,8 @@ use crate::waits::{WaitPlace, hang_up};
 
 /// The content type of server-sent events.
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+/// Whether nginx, and who does as it, keeps parts of a response until a buffer is full.
+const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// The most events that a stream has in flight.
 const IN_FLIGHT_MAX: usize = 1_000;
 /// The most events of one message to the client.
@@ -362,10 +364,9 @@ pub(super) async fn stream_leases(
         Some((Ok::<_, std::convert::Infallible>(part), leases))
     });
     let mut response = reply::with_type(StatusCode::OK, EVENT_STREAM, HttpBody::from_stream(parts));
-    let no_store = HeaderValue::from_static("no-store");
     response
         .headers_mut()
-        .insert(header::CACHE_CONTROL, no_store);
+        .insert(BUFFERING, HeaderValue::from_static("no"));
     Ok(response)
 }
 
