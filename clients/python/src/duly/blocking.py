@@ -58,7 +58,9 @@ class Client:
         return self._used_http
 
     def _new_http(self) -> httpx.Client:
-        return httpx.Client(timeout=self._timeout, mounts=self.options.mounts)
+        return httpx.Client(
+            timeout=self._timeout, mounts=self.options.mounts, verify=protocol.tls()
+        )
 
     def close(self) -> None:
         """Closes the connections."""

@@ -67,7 +67,12 @@ class AsyncClient:
 
     def _new_http(self, connections: int | None) -> httpx.AsyncClient:
         limits = httpx.Limits(max_connections=connections)
-        return httpx.AsyncClient(limits=limits, timeout=self._timeout, mounts=self.options.mounts)
+        return httpx.AsyncClient(
+            limits=limits,
+            timeout=self._timeout,
+            mounts=self.options.mounts,
+            verify=protocol.tls(),
+        )
 
     def _url(self, path: str) -> str:
         return f"{self.options.url}/v1/{self.options.namespace}/{path}"

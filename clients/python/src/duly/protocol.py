@@ -6,9 +6,10 @@ import ipaddress
 import json
 import os
 import re
+import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
@@ -46,6 +47,12 @@ UNREADABLE = (
 _JSON = {"Content-Type": "application/json"}
 _TOKEN = re.compile(r"[ -~]+")
 _NAME = re.compile(r"[-_A-Za-z0-9]{1,255}")
+
+
+@cache
+def tls() -> ssl.SSLContext:
+    """Returns the TLS settings of all clients: to make them takes much longer than a push."""
+    return httpx.create_ssl_context()
 
 
 @dataclass(frozen=True)
