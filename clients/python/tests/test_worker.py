@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import ssl
 import threading
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from duly import App, AsyncClient, Context, DeniedError, Discard, NewEvent, Retr
 from duly.testing import TestServer
 
 from .conftest import Place, running, until
+from .stand_in import StandIn
 
 
 @dataclass
@@ -210,13 +213,20 @@ def test_a_task_is_pushed_here_and_run_there(duly_server: TestServer, place: Pla
     assert closed[-1] == Order(4)
 
 
-def test_two_workers_of_a_loop_are_both_stopped_by_a_signal(place: Place) -> None:
+@pytest.mark.parametrize("has_handlers", [True, False])
+def test_two_workers_of_a_loop_are_both_stopped_by_a_signal(
+    place: Place, has_handlers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_handlers:  # as on Windows
+        for name in ("add_signal_handler", "remove_signal_handler"):
+            lacking = getattr(asyncio.AbstractEventLoop, name)
+            monkeypatch.setattr(asyncio.SelectorEventLoop, name, lacking)
+
     async def handle(payload: int) -> None: ...
 
     async def case() -> None:
         app = App(**place)
         app.task(queue="tasks")(handle)
-        loop = asyncio.get_running_loop()
         async with AsyncClient(**place) as client:
             workers = [Worker(client, "q", handle) for _ in range(3)]
             runs = [asyncio.create_task(worker.run(signals=True)) for worker in workers]
@@ -228,10 +238,51 @@ def test_two_workers_of_a_loop_are_both_stopped_by_a_signal(place: Place) -> Non
                 await runs[one]
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.gather(*runs)
-        assert not loop.remove_signal_handler(signal.SIGTERM)
-        assert not loop.remove_signal_handler(signal.SIGINT)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
     asyncio.run(case())
+
+
+def test_any_thread_stops_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("duly.worker.DRAIN_MAX", 0.01)
+    server = StandIn()
+
+    async def handle(payload: int) -> None: ...
+
+    async def case() -> None:
+        async with server.client() as client:
+            worker = Worker(client, "q", handle)
+            run = asyncio.create_task(worker.run())
+            await until("it streams", lambda: server.streams == 1)
+            await asyncio.to_thread(worker.stop)
+            await run
+            await asyncio.to_thread(worker.stop)  # once more, as it may be
+
+    asyncio.run(case(), debug=True)  # which refuses what does not wake the loop
+
+
+def test_a_client_of_a_task_costs_no_reading_of_certificates(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    load = ssl.SSLContext.load_verify_locations
+
+    def count(context: ssl.SSLContext, *arguments: Any) -> None:
+        read.append(arguments)
+        load(context, *arguments)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", count)
+    app = App(**place)
+    close = app.task(queue="close")(lambda payload: None)
+
+    async def case() -> None:
+        for number in range(5):
+            await close.apush(number)
+
+    asyncio.run(case())
+    app.client.push("close", 5)
+    assert len(read) <= 1
 
 
 def test_a_thousand_handlers_run_at_a_time(place: Place) -> None:

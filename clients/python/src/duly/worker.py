@@ -72,6 +72,7 @@ class Worker:
         self._grace = grace
         self._backoff = backoff or Backoff()
         self._stopping = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._name = ""
         self._is_drained = False
         self._undrained = 0
@@ -79,8 +80,15 @@ class Worker:
         self._running: dict[asyncio.Task[None], Attempt] = {}
 
     def stop(self) -> None:
-        """Takes no more events; `run` returns when those that run have ended."""
-        self._stopping.set()
+        """Takes no more events; `run` returns when those that run have ended.
+
+        Any thread may call it.
+        """
+        if self._loop is None:
+            self._stopping.set()
+            return
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and `run` with it
+            self._loop.call_soon_threadsafe(self._stopping.set)
 
     async def run(self, *, signals: bool = False) -> None:
         """Runs until it is stopped; with `signals` by TERM or INT.
@@ -88,6 +96,7 @@ class Worker:
         Cancelled, it stops without waiting for handlers, and seconds at most for the server.
         """
         threads = Threads()
+        self._loop = asyncio.get_running_loop()
         try:
             with stopped_by_signals(self.stop) if signals else contextlib.nullcontext():
                 await self._receive(threads)
