@@ -1,7 +1,6 @@
 /** One attempt: a handler runs while its lease is extended, and its end becomes a settlement. */
 
-import { pause } from "./backoff.js";
-import { TIMER_MAX } from "./checks.js";
+import { pause, within } from "./backoff.js";
 import type { Client, Lease } from "./client.js";
 import { isOfProxy, LeaseLostError, ProblemError } from "./errors.js";
 import { ack, bury, Outcome, retry } from "./settlements.js";
@@ -99,13 +98,10 @@ export class Attempt<T> {
       if (ended.aborted) return;
       this.#check = new AbortController();
       begun = performance.now();
-      const over = new AbortController();
-      const signal = AbortSignal.any([ended, over.signal]);
       // One that hangs leaves time for another one.
-      const limit = Math.max(Math.min(this.#ends - begun, step, TIMER_MAX), 1);
-      const timer = setTimeout(() => over.abort(new Error("the lease was not extended in time")), limit);
+      const limit = Math.max(Math.min(this.#ends - begun, step), 1);
       try {
-        await this.client.extend(this.lease, ttr, signal);
+        await within(limit, ended, (signal) => this.client.extend(this.lease, ttr, signal));
         this.#ends = begun + ttr;
       } catch (error) {
         if (ended.aborted) return;
@@ -117,8 +113,6 @@ export class Attempt<T> {
           return;
         }
         onError(error);
-      } finally {
-        clearTimeout(timer);
       }
     }
   }

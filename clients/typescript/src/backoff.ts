@@ -1,4 +1,4 @@
-/** Pauses between tries: they double, have jitter, and are bounded. */
+/** Pauses between tries, which double, have jitter and are bounded; and how long a try may take. */
 
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -16,6 +16,25 @@ export function pauseAfter(failures: number, options: BackoffOptions = {}): numb
   const { first = 100, longest = 10_000 } = options;
   const length = Math.min(longest, first * 2 ** Math.min(Math.max(failures - 1, 0), 32));
   return length * (0.5 + Math.random() / 2);
+}
+
+/**
+ * Calls with a signal that is aborted after some milliseconds, or with another signal. Not by
+ * `AbortSignal.timeout`, which Node 20 drops where only `AbortSignal.any` knows it.
+ */
+export async function within<R>(
+  milliseconds: number,
+  signal: AbortSignal | undefined,
+  call: (signal: AbortSignal) => Promise<R>,
+): Promise<R> {
+  const over = new AbortController();
+  const end = (): void => over.abort(new Error(`no response within ${milliseconds} ms`));
+  const timer = setTimeout(end, Math.min(milliseconds, TIMER_MAX));
+  try {
+    return await call(signal ? AbortSignal.any([over.signal, signal]) : over.signal);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** Waits; ends early, without an error, when the signal is aborted. */

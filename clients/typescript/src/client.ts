@@ -2,8 +2,8 @@
 
 import { randomUUID } from "node:crypto";
 
-import { pause, pauseAfter } from "./backoff.js";
-import { named, span, timer, TIMER_MAX, whole } from "./checks.js";
+import { pause, pauseAfter, within } from "./backoff.js";
+import { named, span, timer, whole } from "./checks.js";
 import type { EventView, Explanation, LeaseView, NewEvent, PushedEvent } from "./description.js";
 import type { Problem } from "./errors.js";
 import { askedPause, ConnectionError, DulyError, errorOf, mayPass, ProblemError, problemOf } from "./errors.js";
@@ -98,6 +98,7 @@ const REDIRECT = "manual" as const;
 const TTR = 30_000;
 /** A stream has a comment every ten seconds; one that is silent for longer is dead. */
 const STREAM_SILENCE_MAX = 35_000;
+const SILENT = new Error(`nothing came for ${STREAM_SILENCE_MAX / 1_000} s`);
 const TOKEN = /^[ -~]+$/;
 const ATTEMPTS_MAX = 65_535;
 const VERSION_MAX = 4_294_967_295;
@@ -320,7 +321,7 @@ export class Client {
     let timer: NodeJS.Timeout | undefined;
     const listen = (): void => {
       clearTimeout(timer);
-      timer = setTimeout(() => silence.abort(), STREAM_SILENCE_MAX);
+      timer = setTimeout(() => silence.abort(SILENT), STREAM_SILENCE_MAX);
     };
     const signals = signal ? [silence.signal, signal] : [silence.signal];
     try {
@@ -372,13 +373,14 @@ export class Client {
     const { method, path, wait = 0, read = (response) => response as R } = request;
     const body = request.body === undefined ? {} : { body: request.body };
     const headers = { ...this.#headers, ...("body" in body && { "Content-Type": "application/json" }) };
+    const init = { method, headers, redirect: REDIRECT, ...body };
     try {
-      const over = AbortSignal.timeout(Math.min(this.#timeout + wait, TIMER_MAX));
-      const signal = request.signal ? AbortSignal.any([over, request.signal]) : over;
-      const response = await fetch(this.#url + path, { method, headers, signal, redirect: REDIRECT, ...body });
-      if (!response.ok) throw await refusal(response);
-      const text = await response.text();
-      return read(text === "" ? undefined : JSON.parse(text));
+      return await within(this.#timeout + wait, request.signal, async (signal) => {
+        const response = await fetch(this.#url + path, { ...init, signal });
+        if (!response.ok) throw await refusal(response);
+        const text = await response.text();
+        return read(text === "" ? undefined : JSON.parse(text));
+      });
     } catch (error) {
       if (error instanceof DulyError) throw error;
       throw new ConnectionError(`${method} ${path}: ${reasonOf(error)}`, { cause: error });

@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 
 import { Attempt } from "./attempt.js";
 import type { AttemptOptions, Handler } from "./attempt.js";
-import { pause, pauseAfter } from "./backoff.js";
+import { pause, pauseAfter, within } from "./backoff.js";
 import type { BackoffOptions } from "./backoff.js";
 import { span, timer, whole } from "./checks.js";
 import { Client } from "./client.js";
@@ -158,7 +158,7 @@ export class Worker<T = unknown> {
   async #drainStream(name: string): Promise<void> {
     if (this.#isDrained) return;
     try {
-      await this.#client.drain(this.queue, name, AbortSignal.timeout(DRAIN_MAX));
+      await within(DRAIN_MAX, undefined, (signal) => this.#client.drain(this.queue, name, signal));
       this.#isDrained = true;
     } catch (error) {
       // The server gives back what is on its way when the connection ends.
@@ -246,7 +246,7 @@ export class Worker<T = unknown> {
     } catch (error) {
       if (!signal?.aborted || !mayPass(error)) throw error;
     }
-    await this.#client.settle(lease, settlement, AbortSignal.timeout(SETTLE_MAX));
+    await within(SETTLE_MAX, undefined, (last) => this.#client.settle(lease, settlement, last));
   }
 
   /** Waits for the handlers that run; aborts those that take longer. */

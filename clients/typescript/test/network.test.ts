@@ -8,7 +8,7 @@ import { expect, vi } from "vitest";
 import { Client, ProblemError, UsageError, Worker } from "../src/index.js";
 import { test } from "../src/vitest.js";
 import { standIn } from "./stand-in.js";
-import { gate, until } from "./until.js";
+import { collecting, gate, until } from "./until.js";
 
 const place = { token: "x", namespace: "ns" };
 const quiet = { onError: (): void => undefined };
@@ -155,6 +155,19 @@ test("a thousand handlers run at a time", async ({ client }) => {
   await worker.stop();
   expect(await client.lease("q")).toEqual([]);
   expect(begun).toBe(1_000);
+});
+
+test("a request ends in time though memory is collected meanwhile", async () => {
+  let hangs = false;
+  await using server = await standIn((_, response) => void (hangs || response.end("[]")));
+  const client = new Client({ url: server.url, timeout: 500, ...place });
+  const { signal } = new AbortController();
+  const settle = async (): Promise<void> => client.settle({ token: "t" }, { outcome: "ack" }, signal);
+  // Functions that are called often are compiled again, and hold only what they still need.
+  for (let n = 0; n < 3_000; n += 1) await settle();
+  hangs = true;
+  using _ = collecting();
+  await expect(settle()).rejects.toThrow(/no response within 500 ms/);
 });
 
 test("a token of a file is taken, and one that cannot be sent is not shown", async () => {
