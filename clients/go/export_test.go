@@ -2,6 +2,12 @@ package duly
 
 import "time"
 
+// SetStreamSilence is for tests: for how long a stream may say nothing; it returns what it replaces.
+func SetStreamSilence(to time.Duration) (before time.Duration) {
+	before, streamSilence = streamSilence, to
+	return before
+}
+
 // SetSince is for tests: how long it is since a time, for repeats; it returns what it replaces.
 func SetSince(to func(time.Time) time.Duration) (before func(time.Time) time.Duration) {
 	before, since = since, to

@@ -299,3 +299,29 @@ func TestAPushOfManyIsRepeatedWhereOneOfThemMayBeStoredThen(t *testing.T) {
 		}
 	}
 }
+
+func TestAStreamThatIsSilentSaysSo(t *testing.T) {
+	before := duly.SetStreamSilence(100 * time.Millisecond)
+	defer duly.SetStreamSilence(before)
+	for name, hasBegun := range map[string]bool{"at once": false, "later": true} {
+		client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
+			if hasBegun && strings.Contains(request.URL.Path, "stream") {
+				fmt.Fprint(response, ": here\n\n")
+				response.(http.Flusher).Flush()
+			}
+			<-request.Context().Done()
+		})
+		told := make(chan error, 100)
+		running, stop := context.WithCancel(ctx)
+		handler := func(context.Context, *duly.Lease) error { return nil }
+		options := duly.Options{OnError: func(err error) { told <- err }}
+		worker := must[*duly.Worker](t)(duly.NewWorker(client, "q", handler, options))
+		ended := make(chan error, 1)
+		go func() { ended <- worker.Run(running) }()
+		if err := <-told; !strings.Contains(err.Error(), "stream of q: nothing came for 100ms") {
+			t.Errorf("%s: %v", name, err)
+		}
+		stop()
+		check(t, <-ended)
+	}
+}

@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	// streamSilence is for how long a stream may say nothing: it has a comment every ten seconds.
-	streamSilence = 35 * time.Second
-	eventMax      = 32 << 20
-	inFlightMax   = 1000
+	eventMax    = 32 << 20
+	inFlightMax = 1000
 )
+
+// streamSilence is for how long a stream may say nothing: it has a comment every ten seconds.
+var streamSilence = 35 * time.Second
 
 var errStreamEnded = errors.New("duly: the server closed the stream")
 
@@ -36,8 +37,17 @@ func (o streamOptions) path() string {
 
 // stream calls receive for each lease until the stream ends, which is an error in any case.
 func (c *Client) stream(ctx context.Context, options streamOptions, receive func(*Lease)) error {
-	ctx, cancel := context.WithCancel(ctx)
+	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
+	err := c.read(streaming, cancel, options, receive)
+	if streaming.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("duly: stream of %s: nothing came for %v", options.queue, streamSilence)
+	}
+	return err
+}
+
+// read reads a stream; it cancels one that is silent.
+func (c *Client) read(ctx context.Context, cancel context.CancelFunc, options streamOptions, receive func(*Lease)) error {
 	silence := time.AfterFunc(streamSilence, cancel)
 	defer silence.Stop()
 	made, err := c.new(ctx, http.MethodGet, options.path(), nil)
