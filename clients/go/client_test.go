@@ -3,6 +3,9 @@ package duly_test
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -162,4 +165,15 @@ func TestErrorsSayWhatWouldBeRight(t *testing.T) {
 	if _, err := duly.NewClient("here", "x", "ns"); err == nil || !strings.Contains(err.Error(), "no URL") {
 		t.Fatal(err)
 	}
+}
+
+func TestAProgramIsFoundFromHere(t *testing.T) {
+	program := os.Getenv("DULY_PROGRAM")
+	if program == "" {
+		program = "duly"
+	}
+	path := must[string](t)(filepath.Abs(must[string](t)(exec.LookPath(program))))
+	here := must[string](t)(os.Getwd())
+	t.Setenv("DULY_PROGRAM", must[string](t)(filepath.Rel(here, path)))
+	dulytest.Start(t).Client()
 }

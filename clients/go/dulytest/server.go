@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -63,6 +64,12 @@ func (s *Server) Restart() {
 	arguments := []string{"serve", "--store", s.store, "--listen", address(s.URL), "--admin-listen", address(s.AdminURL)}
 	if s.store == "memory:" {
 		arguments = append(arguments, "--clock", "manual")
+	}
+	// A path is one from here: the server has a folder of its own.
+	if path, err := exec.LookPath(program); err == nil {
+		if path, err = filepath.Abs(path); err == nil {
+			program = path
+		}
 	}
 	process := exec.Command(program, arguments...)
 	process.Dir = s.folder

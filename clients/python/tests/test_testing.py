@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from duly import App, AsyncClient
+from duly.errors import ServerStartError
 from duly.protocol import Options
 from duly.testing import TestServer, program
 
@@ -65,6 +66,28 @@ def test_what_is_on_another_machine_is_reached_by_the_proxy(host: str, is_here: 
     with httpx.Client(mounts=mounts) as http:
         transport = http._transport_for_url(httpx.URL(f"http://{host}:7777/v1"))
         assert (transport is http._transport) == is_here
+
+
+def test_a_program_is_found_from_here_or_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "bin" / "duly"
+    place.parent.mkdir()
+    place.symlink_to(program())
+    monkeypatch.chdir(tmp_path)
+    for path, named in [
+        ("/nowhere", "bin/duly"),
+        ("/nowhere", "./bin/duly"),
+        ("bin", "duly"),
+        ("bin", ""),
+    ]:
+        monkeypatch.setenv("PATH", path)
+        monkeypatch.setenv("DULY_PROGRAM", named)
+        with TestServer() as server:
+            assert server.token
+    monkeypatch.setenv("DULY_PROGRAM", "bin/other")
+    with pytest.raises(ServerStartError, match="no program `bin/other`"), TestServer():
+        pass
 
 
 @pytest.mark.parametrize("namespace", ["a/b", "no name"])

@@ -5,7 +5,7 @@ import type { ChildProcessByStdio } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve as absolute } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 
@@ -42,7 +42,9 @@ export class TestServer implements AsyncDisposable {
   ) {
     this.namespace = options.namespace ?? "test";
     this.store = options.store ?? "memory:";
-    this.#program = options.program ?? process.env["DULY_PROGRAM"] ?? "duly";
+    const program = options.program ?? process.env["DULY_PROGRAM"] ?? "duly";
+    // A path is one from here: the server has a folder of its own.
+    this.#program = program.includes("/") ? absolute(program) : program;
   }
 
   /** Starts a server. */

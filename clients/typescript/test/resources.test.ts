@@ -3,7 +3,7 @@
 import { EventEmitter, getEventListeners } from "node:events";
 import { mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 
 import { expect, test, vi } from "vitest";
 
@@ -89,6 +89,12 @@ test.for([{ namespace: "a/b" }, { namespace: "no name" }])("a server that has no
   const { id, folder } = await started();
   expect(isThere(id)).toBe(false);
   await expect(readFile(folder)).rejects.toThrow(/ENOENT/);
+});
+
+test("a program is found from here", async () => {
+  const { program, started } = await noted();
+  await using server = await TestServer.start({ program: relative(".", program) });
+  expect((await started()).folder).toBe(server.folder);
 });
 
 test("a program that is none does not start a server", async () => {

@@ -25,14 +25,14 @@ STOP_SECONDS_MAX = 90  # the server's own bound is two grace periods of 30 secon
 
 def program() -> str:
     """Returns the program `duly`: that of `DULY_PROGRAM`, or the one on the path."""
-    named = os.environ.get(PROGRAM_VARIABLE)
-    found = named or shutil.which("duly")
+    named = os.environ.get(PROGRAM_VARIABLE) or "duly"
+    found = shutil.which(named)
     if not found:
         raise ServerStartError(
-            f"no program `duly` on the path; install it as the README of the server says, or set "
-            f"{PROGRAM_VARIABLE} to it"
+            f"no program `{named}`, here or on the path; install it as the README of the server "
+            f"says, or set {PROGRAM_VARIABLE} to it"
         )
-    return found
+    return os.path.abspath(found)  # the server has a folder of its own
 
 
 class TestServer:
