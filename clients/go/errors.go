@@ -53,13 +53,12 @@ func (p *Problem) mayPass() bool {
 	switch p.Status {
 	case http.StatusNotFound:
 		return !p.isGone()
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
-		http.StatusGatewayTimeout, http.StatusInsufficientStorage:
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusInsufficientStorage:
 		return true
-	case http.StatusInternalServerError:
-		return p.Kind == "unknown" // it may have been done; a repeat is safe, and tells
 	}
-	return false
+	// It may have been done, or is of a proxy with statuses of its own; a repeat is safe, and tells.
+	return p.Status >= 500 && p.Kind == "unknown"
 }
 
 // isGone reports whether there is no such thing; a 404 without this kind is that of a proxy whose

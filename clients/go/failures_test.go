@@ -197,14 +197,29 @@ func TestAHandlerThatEndsItsGoroutineHasFailed(t *testing.T) {
 }
 
 func TestAPushOfWhichTheServerDoesNotKnowIsRepeatedUnderItsKey(t *testing.T) {
-	for kind, requests := range map[string]int{"unknown": 2, "corrupt": 1} {
+	type refusal struct {
+		status int
+		kind   string
+	}
+	cases := map[refusal]int{{500, "unknown"}: 2, {500, "corrupt"}: 1, {408, "timeout"}: 2}
+	for _, status := range []int{408, 429, 502, 504, 520, 522, 524, 530, 599} {
+		cases[refusal{status, ""}] = 2
+	}
+	for _, status := range []int{400, 401, 403, 410, 413, 422} {
+		cases[refusal{status, ""}] = 1
+	}
+	for refused, requests := range cases {
 		var sent []string
 		client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
 			body, _ := io.ReadAll(request.Body)
 			sent = append(sent, string(body))
 			if len(sent) == 1 {
-				response.WriteHeader(http.StatusInternalServerError)
-				fmt.Fprintf(response, `{"kind": %q, "detail": "the reply was lost"}`, kind)
+				response.WriteHeader(refused.status)
+				text := "<html>origin is unreachable</html>"
+				if refused.kind != "" {
+					text = fmt.Sprintf(`{"kind": %q, "detail": "the reply was lost"}`, refused.kind)
+				}
+				fmt.Fprint(response, text)
 				return
 			}
 			response.WriteHeader(http.StatusCreated)
@@ -212,7 +227,7 @@ func TestAPushOfWhichTheServerDoesNotKnowIsRepeatedUnderItsKey(t *testing.T) {
 		})
 		_, err := client.Push(ctx, "q", duly.Event{Payload: 1, Version: 2})
 		if (err == nil) != (requests == 2) || len(sent) != requests || sent[0] != sent[len(sent)-1] {
-			t.Fatalf("%s: %v, %v", kind, err, sent)
+			t.Fatalf("%v: %v, %v", refused, err, sent)
 		}
 		if !strings.Contains(sent[0], `"version":2`) {
 			t.Fatal(sent[0])

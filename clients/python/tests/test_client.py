@@ -249,9 +249,18 @@ def test_a_server_that_is_away_is_told_after_some_tries(monkeypatch: pytest.Monk
     assert all(0 < pause <= 5 for pause in pauses)
 
 
-@pytest.mark.parametrize(("kind", "requests"), [("unknown", 2), ("corrupt", 1)])
+@pytest.mark.parametrize(
+    ("status", "kind", "requests"),
+    [
+        (500, "unknown", 2),
+        (500, "corrupt", 1),
+        (408, "timeout", 2),
+        *[(status, None, 2) for status in (408, 429, 502, 504, 520, 522, 524, 530, 599)],
+        *[(status, None, 1) for status in (400, 401, 403, 410, 413, 422)],
+    ],
+)
 def test_a_push_of_which_the_server_does_not_know_is_repeated_under_its_key(
-    kind: str, requests: int, monkeypatch: pytest.MonkeyPatch
+    status: int, kind: str | None, requests: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     sent: list[bytes] = []
@@ -259,8 +268,10 @@ def test_a_push_of_which_the_server_does_not_know_is_repeated_under_its_key(
     def respond(request: httpx.Request) -> httpx.Response:
         sent.append(request.content)
         if len(sent) == 1:
-            problem = {"status": 500, "title": "", "detail": "the reply was lost", "kind": kind}
-            return httpx.Response(500, json=problem)
+            if kind is None:
+                return httpx.Response(status, text="<html>origin is unreachable</html>")
+            problem = {"status": status, "title": "", "detail": "the reply was lost", "kind": kind}
+            return httpx.Response(status, json=problem)
         return httpx.Response(201, json=[{"id": "7", "due_ms": 0, "duplicate": True}])
 
     http = httpx.Client(transport=httpx.MockTransport(respond))

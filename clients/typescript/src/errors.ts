@@ -13,7 +13,7 @@ export interface Problem {
   readonly kind: string;
 }
 
-const RETRIED = new Set([429, 502, 503, 504, 507]);
+const RETRIED = new Set([408, 429, 502, 503, 504, 507]);
 
 /** Whether it is a 404 of a proxy whose server is away: the server's own has a kind. */
 export function isOfProxy({ status, kind }: Problem): boolean {
@@ -22,8 +22,9 @@ export function isOfProxy({ status, kind }: Problem): boolean {
 
 function mayPassOf(problem: Problem): boolean {
   const { status, kind } = problem;
-  // With the kind `unknown` it may have been done; a repeat is safe, and tells.
-  return RETRIED.has(status) || (status === 500 && kind === "unknown") || isOfProxy(problem);
+  // With the kind `unknown` it may have been done, or is of a proxy with statuses of its own; a repeat
+  // is safe, and tells.
+  return RETRIED.has(status) || (status >= 500 && kind === "unknown") || isOfProxy(problem);
 }
 
 /** Whether the same request may succeed later. */

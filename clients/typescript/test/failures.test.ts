@@ -84,13 +84,20 @@ test("a later request that is stored in part has the results of all", async ({ c
   expect(results[1_000]).toMatchObject({ status: 409 });
 });
 
-test.for([["unknown", 2], ["corrupt", 1]] as const)("a push of which the server does not know is repeated under its key: %s", async ([kind, requests]) => {
+test.for([
+  [500, "unknown", 2],
+  [500, "corrupt", 1],
+  [408, "timeout", 2],
+  ...[408, 429, 502, 504, 520, 522, 524, 530, 599].map((status) => [status, undefined, 2] as const),
+  ...[400, 401, 403, 410, 413, 422].map((status) => [status, undefined, 1] as const),
+] as const)("a push of which the server does not know is repeated under its key: %s %s", async ([status, kind, requests]) => {
   const sent: string[] = [];
   await using server = await standIn(async (request, response) => {
     let text = "";
     for await (const part of request) text += String(part);
     sent.push(text);
-    if (sent.length === 1) response.writeHead(500).end(JSON.stringify({ kind, detail: "the reply was lost" }));
+    const problem = kind ? JSON.stringify({ kind, detail: "the reply was lost" }) : "<html>origin is unreachable</html>";
+    if (sent.length === 1) response.writeHead(status).end(problem);
     else response.writeHead(201).end('[{"id": "7", "due_ms": 0, "duplicate": true}]');
   });
   const client = new Client({ url: server.url, ...place });

@@ -34,7 +34,7 @@ class ServerStartError(DulyError):
     """A test server did not start."""
 
 
-_RETRIED = frozenset({429, 502, 503, 504, 507})
+_RETRIED = frozenset({408, 429, 502, 503, 504, 507})
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Problem:
     @property
     def may_pass(self) -> bool:
         """Whether the same request may succeed later."""
-        # With the kind `unknown` it may have been done; a repeat is safe, and tells.
-        is_unknown = self.status == 500 and self.kind == "unknown"
+        # It may have been done, or is of a proxy with statuses of its own; a repeat is safe.
+        is_unknown = self.status >= 500 and self.kind == "unknown"
         return self.status in _RETRIED or is_unknown or self.is_of_proxy
 
 
