@@ -1,8 +1,9 @@
 /** Arguments: names, spans and numbers that are within their bounds. */
 
-import { UsageError } from "./errors.js";
+import { reasonOf, UsageError } from "./errors.js";
 
 const NAME = /^[-_A-Za-z0-9]{1,255}$/;
+const TOKEN = /^[ -~]+$/;
 const SPAN_MAX = 4_294_967_295_000;
 /** The longest timer of Node, in milliseconds: a longer one ends at once. */
 export const TIMER_MAX = 2_147_483_647;
@@ -11,6 +12,23 @@ export const TIMER_MAX = 2_147_483_647;
 export function named(what: string, name: string): string {
   if (NAME.test(name)) return name;
   throw new UsageError(`${what} is "${name}"; it must have 1 to 255 letters, digits, - and _`);
+}
+
+/** Returns a token as it is sent: what is read from a file ends by a line break. */
+export function tokenOf(text: string): string {
+  const token = text.trim();
+  if (TOKEN.test(token)) return token;
+  // It is not shown, as fetch would do.
+  throw new UsageError("the token has a line break in it, or a letter that is not ASCII");
+}
+
+/** Returns a value as JSON. */
+export function jsonOf(body: unknown): string {
+  try {
+    return JSON.stringify(body);
+  } catch (error) {
+    throw new UsageError(`the request cannot be written as JSON: ${reasonOf(error)}`, { cause: error });
+  }
 }
 
 /** Returns a span as the server takes it, rounded up, so that nothing is early. */
