@@ -238,14 +238,20 @@ impl Tokens {
         Ok(Some(text))
     }
 
-    /// Ends a token, and its limit with it; when this returns it has ended on every node. Returns
-    /// whether there was one.
-    pub(crate) async fn revoke(&self, pool: &str, namespace: &str, token: &str) -> Result<bool> {
+    /// Ends a token, and its limit with it; when this returns it has ended on every node. It is audited
+    /// before, as it may have ended though nobody learns it. Returns whether there was one.
+    pub(crate) async fn revoke(
+        &self,
+        (pool, namespace, token): (&str, &str, &str),
+        actor: &str,
+    ) -> Result<bool> {
         let key = self.key_of(pool, namespace, token).await?;
         let is_known = self.state.get(Table::Tokens, &key).await?.is_some();
-        self.state.remove(Table::Tokens, &key).await?;
-        self.state.remove(Table::Limits, &key).await?;
-        self.state.remove(Table::TokenUses, &key).await?;
+        if is_known {
+            let target = format!("{pool}/{namespace}/{}", token::handle(&key));
+            self.audit(actor, "token revoked", &target).await;
+        }
+        self.state.remove_token(&key, None).await?;
         self.state.seen_by_all().await;
         self.shown.lock().remove(&key);
         Ok(is_known)

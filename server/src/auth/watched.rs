@@ -217,7 +217,7 @@ mod tests {
         set(&tokens, "b").await;
         assert_eq!(parked.ended(MANY).await, 0);
         assert_eq!(parked.all.len(), MANY / 2);
-        assert!(tokens.revoke("default", "ns", TEXT).await.unwrap());
+        assert!(tokens.revoke(("default", "ns", TEXT), "ann").await.unwrap());
         assert_eq!(parked.ended(MANY / 2).await, MANY / 2);
     }
 }

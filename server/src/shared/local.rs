@@ -124,15 +124,18 @@ impl LocalState {
         self.file.run(table.is_versioned(), remove).await
     }
 
-    /// Removes a token, with what is kept of it, if its row is still this one; returns whether it did.
-    pub(super) async fn remove_token(&self, key: &str, row: &str) -> Result<bool> {
-        let (key, row) = (key.to_owned(), row.to_owned());
+    /// Removes a token, with what is kept of it, unless a row is given and the token's is another one;
+    /// returns whether there was a token.
+    pub(super) async fn remove_token(&self, key: &str, row: Option<&str>) -> Result<bool> {
+        let (key, row) = (key.to_owned(), row.map(str::to_owned));
         let remove = move |file: &Connection| {
             let tokens = Table::Tokens.name();
-            let delete = "DELETE FROM entries WHERE kind = ?1 AND key = ?2 AND value = ?3";
+            let delete = "DELETE FROM entries
+                 WHERE kind = ?1 AND key = ?2 AND value = ifnull(?3, value)";
             let mut delete = file.prepare_cached(delete).map_err(failed)?;
             let deleted = delete.execute(params![tokens, key, row]);
-            if deleted.map_err(failed)? == 0 {
+            let was_there = deleted.map_err(failed)? > 0;
+            if row.is_some() && !was_there {
                 return Ok(false);
             }
             for table in Table::OF_TOKENS {
@@ -141,7 +144,7 @@ impl LocalState {
                 let deleted = delete.execute(params![table.name(), key]);
                 deleted.map_err(failed)?;
             }
-            Ok(true)
+            Ok(was_there)
         };
         self.file.run(true, remove).await
     }

@@ -266,9 +266,9 @@ impl SharedState {
         }
     }
 
-    /// Removes a token, with its limit and its use, if its row is still this one; returns whether it
-    /// did.
-    pub(crate) async fn remove_token(&self, key: &str, row: &str) -> Result<bool> {
+    /// Removes a token, its limit and its use in one step, with a row only if the token's is still that
+    /// one; returns whether there was a token.
+    pub(crate) async fn remove_token(&self, key: &str, row: Option<&str>) -> Result<bool> {
         match &self.place {
             Place::Local(local) => local.remove_token(key, row).await,
             Place::Remote(remote) => within(remote.remove_token(key, row)).await,

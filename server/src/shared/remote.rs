@@ -64,11 +64,12 @@ static CHANGE: LazyLock<ClientScript> = LazyLock::new(|| {
     )
 });
 
-/// Removes the token `ARGV[1]` from `KEYS[1]`, and what is kept of it from further tables, if its row
-/// is `ARGV[2]`, and raises the version `KEYS[2]`. Returns how many tokens are gone.
+/// Removes the token `ARGV[1]` from `KEYS[1]`, and what is kept of it from further tables, unless a row
+/// `ARGV[2]` is given and its row is another one, and raises the version `KEYS[2]`. Returns how many
+/// tokens are gone.
 static REMOVE_TOKEN: LazyLock<ClientScript> = LazyLock::new(|| {
     raising!(
-        "if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+        "if ARGV[2] and redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
          raise(KEYS[2])
          for at = 3, #KEYS do redis.call('HDEL', KEYS[at], ARGV[1]) end
          return redis.call('HDEL', KEYS[1], ARGV[1])",
@@ -229,11 +230,13 @@ impl RemoteState {
         changed.map(drop)
     }
 
-    /// Removes a token, with what is kept of it, if its row is still this one; returns whether it did.
-    pub(super) async fn remove_token(&self, key: &str, row: &str) -> Result<bool> {
+    /// Removes a token, with what is kept of it, unless a row is given and the token's is another one;
+    /// returns whether there was a token.
+    pub(super) async fn remove_token(&self, key: &str, row: Option<&str>) -> Result<bool> {
         let mut keys = vec![self.key(Table::Tokens.name()), self.key("version")];
         keys.extend(Table::OF_TOKENS.map(|table| self.key(table.name())));
-        let arguments = [key.as_bytes(), row.as_bytes()];
+        let arguments = [Some(key), row].into_iter().flatten();
+        let arguments: Vec<_> = arguments.map(str::as_bytes).collect();
         let removed: Result<u64> = self
             .client
             .run(&REMOVE_TOKEN, &keys, &arguments)

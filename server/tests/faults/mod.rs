@@ -2,6 +2,7 @@
 //! request has a response with words, and none waits for ever; when it is over, everything works
 //! again by itself, and no confirmed job is lost.
 
+mod cuts;
 mod files;
 mod redis;
 mod topology;
@@ -88,6 +89,9 @@ fn requests(server: &Target, number: usize) -> Vec<(String, RequestBuilder)> {
     };
     let limit = json!({"read": 1_000_000, "write": 1_000_000, "interval": 1});
     let new = format!("/api/ns/new-{number}?ttl=0");
+    let made = format!("/token/other?description=d&token=a-token-of-round-{number}");
+    let before = number.saturating_sub(1);
+    let ended = format!("/token/other/a-token-of-round-{before}");
     let id = "01KBKSY8Q3X4H1W9V0T5RZ7M2C";
     let events = json!({"events": [{"payload": 1, "attempts": 99}]});
     vec![
@@ -132,6 +136,8 @@ fn requests(server: &Target, number: usize) -> Vec<(String, RequestBuilder)> {
         api(Method::GET, "/v1/ns/webhooks", json!(null)),
         admin(Method::POST, "/token/other?description=d", json!(null)),
         admin(Method::GET, "/token/other", json!(null)),
+        admin(Method::POST, &made, json!(null)),
+        admin(Method::DELETE, &ended, json!(null)),
         admin(Method::PUT, &format!("/token/ns/{TOKEN}/limit"), limit),
         admin(Method::GET, "/limits", json!(null)),
         admin(Method::GET, "/audit", json!(null)),

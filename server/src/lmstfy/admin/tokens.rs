@@ -245,7 +245,8 @@ pub(super) async fn delete(
     if let Err(error) = check_pool(&app, pool) {
         return error.into_response();
     }
-    let is_known = match app.tokens.revoke(pool, &namespace, text).await {
+    let revoked = app.tokens.revoke((pool, &namespace, text), &actor.0);
+    let is_known = match revoked.await {
         Ok(is_known) => is_known,
         Err(error) => return ApiError::from(error).into_response(),
     };
@@ -254,9 +255,6 @@ pub(super) async fn delete(
         // The contract answers both alike.
         let none = HeaderValue::from_static("false");
         response.headers_mut().insert(FOUND, none);
-        return response;
     }
-    let target = target(&app, pool, &namespace, text);
-    app.tokens.audit(&actor.0, "token revoked", &target).await;
     response
 }
