@@ -7,11 +7,15 @@ use crate::shared::{Result, Table};
 /// expired are never more than the others.
 const LOOKS: usize = 8;
 
+/// Whether a row is that of a token that has expired.
+pub(super) fn has_expired(row: &str, now_ms: u64) -> bool {
+    TokenRow::decode(row).is_some_and(|row| row.has_expired(now_ms))
+}
+
 impl Tokens {
     /// Removes a token if it has expired; returns whether it did.
     pub(super) async fn remove_expired(&self, key: &str, row: &str, now_ms: u64) -> Result<bool> {
-        let has_expired = TokenRow::decode(row).is_some_and(|row| row.has_expired(now_ms));
-        if !has_expired || !self.state.remove_token(key, Some(row)).await? {
+        if !has_expired(row, now_ms) || !self.state.remove_token(key, Some(row)).await? {
             return Ok(false);
         }
         self.shown.lock().remove(key);

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::Tokens;
+use super::expired::has_expired;
 use super::scope::Action;
-use super::{TokenRow, Tokens};
 use crate::shared::{Result, SharedState, Table, Window};
 
 /// The limit of a token, in lmstfy's form; 0 is no limit.
@@ -31,6 +32,17 @@ pub(crate) enum LimitError {
     NoInterval,
     /// A number is negative.
     Negative,
+}
+
+/// What came of a change of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LimitChange {
+    /// It is made.
+    Done,
+    /// There is a limit already.
+    Exists,
+    /// The handle is of no token.
+    NoToken,
 }
 
 impl fmt::Display for LimitError {
@@ -93,20 +105,27 @@ impl Tokens {
         namespace: &str,
         token: &str,
     ) -> Result<Option<Limit>> {
-        let key = self.key_of(pool, namespace, token).await?;
+        let address = (pool, namespace, token);
+        let Some(key) = self
+            .key_of(address, &[Table::Tokens, Table::Limits])
+            .await?
+        else {
+            return Ok(None);
+        };
         let limit = self.state.get(Table::Limits, &key).await?;
         Ok(limit.as_deref().and_then(Limit::decode))
     }
 
-    /// Sets the limit of a token; with `only_new` not where there is one, and returns whether it
-    /// did.
+    /// Sets the limit of a token; with `only_new` not where there is one.
     pub(crate) async fn set_limit(
         &self,
-        (pool, namespace, token): (&str, &str, &str),
+        address: (&str, &str, &str),
         limit: &Limit,
         only_new: bool,
-    ) -> Result<bool> {
-        let key = self.key_of(pool, namespace, token).await?;
+    ) -> Result<LimitChange> {
+        let Some(key) = self.key_of(address, &[Table::Tokens]).await? else {
+            return Ok(LimitChange::NoToken);
+        };
         let text = limit.encode();
         let is_set = if only_new {
             self.state.put_new(Table::Limits, &key, &text).await?
@@ -114,30 +133,29 @@ impl Tokens {
             self.state.put(Table::Limits, &key, &text).await?;
             true
         };
-        if is_set {
-            self.state.seen_by_all().await;
+        if !is_set {
+            return Ok(LimitChange::Exists);
         }
-        Ok(is_set)
+        self.state.seen_by_all().await;
+        Ok(LimitChange::Done)
     }
 
-    pub(crate) async fn remove_limit(
-        &self,
-        pool: &str,
-        namespace: &str,
-        token: &str,
-    ) -> Result<()> {
-        let key = self.key_of(pool, namespace, token).await?;
+    /// Removes the limit of a token, or one that is there without a token.
+    pub(crate) async fn remove_limit(&self, address: (&str, &str, &str)) -> Result<LimitChange> {
+        let tables = [Table::Tokens, Table::Limits];
+        let Some(key) = self.key_of(address, &tables).await? else {
+            return Ok(LimitChange::NoToken);
+        };
         self.state.remove(Table::Limits, &key).await?;
         self.state.seen_by_all().await;
-        Ok(())
+        Ok(LimitChange::Done)
     }
 
     /// Returns every limit of a token that has not expired: its pool, namespace, token or handle, and what it allows.
     pub(crate) async fn limits(&self) -> Result<Vec<(String, String, String, Limit)>> {
         let now = self.now().await?.as_millis();
         let tokens = self.state.list(Table::Tokens, "").await?.into_iter();
-        let has_expired = |row: &str| TokenRow::decode(row).is_some_and(|row| row.has_expired(now));
-        let expired = tokens.filter(|(_, row)| has_expired(row));
+        let expired = tokens.filter(|(_, row)| has_expired(row, now));
         let expired: HashSet<String> = expired.map(|(key, _)| key).collect();
         let rows = self.state.list(Table::Limits, "").await?.into_iter();
         let rows = rows.filter(|(key, _)| !expired.contains(key));

@@ -14,8 +14,9 @@ use std::time::Duration;
 use duly::time::Timestamp;
 use parking_lot::Mutex;
 
+use self::expired::has_expired;
 pub(crate) use self::lasting::LastingGrant;
-pub(crate) use self::limit::{Limit, LimitError, LimitedCall};
+pub(crate) use self::limit::{Limit, LimitChange, LimitError, LimitedCall};
 pub(crate) use self::scope::{Action, QueuePattern, Scope};
 pub(crate) use self::token::{NewToken, TokenAddress, TokenRow, user_name};
 use self::watched::Watchers;
@@ -245,7 +246,10 @@ impl Tokens {
         (pool, namespace, token): (&str, &str, &str),
         actor: &str,
     ) -> Result<bool> {
-        let key = self.key_of(pool, namespace, token).await?;
+        let tables = [Table::Tokens, Table::Limits];
+        let Some(key) = self.key_of((pool, namespace, token), &tables).await? else {
+            return Ok(false);
+        };
         let is_known = self.state.get(Table::Tokens, &key).await?.is_some();
         if is_known {
             let target = format!("{pool}/{namespace}/{}", token::handle(&key));
@@ -257,17 +261,30 @@ impl Tokens {
         Ok(is_known)
     }
 
-    /// Returns the key of a token by its text, or by the handle that a list shows.
-    async fn key_of(&self, pool: &str, namespace: &str, token: &str) -> Result<String> {
+    /// Returns the key of a token by its text, or by the handle that a list shows; `None` for a handle
+    /// of nothing in these tables. A token that has expired is in none.
+    async fn key_of(
+        &self,
+        (pool, namespace, token): (&str, &str, &str),
+        tables: &[Table],
+    ) -> Result<Option<String>> {
+        let by_text = TokenAddress::new(pool, namespace, token).key();
         let Some(handle) = token::handle_of(token) else {
-            return Ok(TokenAddress::new(pool, namespace, token).key());
+            return Ok(Some(by_text));
         };
-        let prefix = format!("{}{handle}", TokenAddress::prefix(pool, namespace));
-        let mut found = self.state.list(Table::Tokens, &prefix).await?;
-        Ok(match found.pop() {
-            Some((key, _)) => key,
-            None => TokenAddress::new(pool, namespace, token).key(),
-        })
+        let now_ms = self.now().await?.as_millis();
+        let by_handle = format!("{}{handle}", TokenAddress::prefix(pool, namespace));
+        for table in tables {
+            // A token's own text may look like a handle.
+            for prefix in [&by_handle, &by_text] {
+                let mut rows = self.state.list(*table, prefix).await?;
+                rows.retain(|(_, row)| *table != Table::Tokens || !has_expired(row, now_ms));
+                if let Some((key, _)) = rows.pop() {
+                    return Ok(Some(key));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the tokens of a namespace that have not expired: in clear text where this process has made them, as a

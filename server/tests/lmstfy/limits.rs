@@ -1,7 +1,8 @@
 //! Section 3: limits of tokens.
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::world::{World, on_every_store};
 
@@ -15,6 +16,9 @@ on_every_store! {
     a_window_ends
     a_batch_is_one_call
     a_limit_ends_with_its_token
+    a_handle_of_no_token_has_no_limit
+    a_limit_of_no_token_is_removed_by_what_is_shown_of_it
+    a_token_may_look_like_a_handle
 }
 
 async fn a_limit_is_made_read_changed_and_removed(world: World) {
@@ -180,5 +184,80 @@ async fn a_limit_ends_with_its_token(world: World) {
         crate::world::reply(put.header("X-Token", token))
             .await
             .is(201);
+    }
+}
+
+/// Returns how a list shows a token that another process has made.
+fn handle(token: &str) -> String {
+    let hash = Sha256::digest(token);
+    let begin = hash.iter().take(8).map(|byte| format!("{byte:02x}"));
+    format!("sha256~{}", begin.collect::<String>())
+}
+
+async fn limits(world: &World) -> Vec<Value> {
+    let all = world.admin(Method::GET, "/limits").await.is(200);
+    all.as_array().unwrap().clone()
+}
+
+async fn a_handle_of_no_token_has_no_limit(world: World) {
+    let revoked = world.new_token("ns", "").await;
+    let path = format!("/token/ns/{revoked}");
+    world.admin(Method::DELETE, &path).await.is(204);
+    let expired = world.new_token("ns", "&expires_in=0").await;
+    let other = world.new_token("another", "").await;
+    let unknown = "sha256~0123456789abcdef".to_owned();
+    let body = r#"{"write":1,"interval":3600}"#;
+    for handle in [unknown, handle(&revoked), handle(&expired), handle(&other)] {
+        let path = format!("/token/ns/{handle}/limit");
+        for method in [Method::POST, Method::PUT, Method::GET, Method::DELETE] {
+            let response = world.admin_with(method.clone(), &path, body).await;
+            assert_eq!(response.status, 404, "{method} {path}: {response:?}");
+        }
+    }
+    assert_eq!(limits(&world).await, Vec::<Value>::new());
+    let audit = world.admin(Method::GET, "/audit").await.text;
+    assert!(!audit.contains("limit"), "{audit}");
+    // Of a token it is as its text.
+    let path = |token: &str| format!("/token/ns/{token}/limit");
+    limit(&world, &handle(&world.token), body).await;
+    world.admin(Method::GET, &path(&world.token)).await.is(200);
+    world.put("/api/ns/q", "x").await.is(201);
+    assert_eq!(world.put("/api/ns/q", "x").await.status, 429);
+    for _ in 0..2 {
+        let path = path(&handle(&world.token));
+        let removed = world.admin(Method::DELETE, &path).await;
+        assert_eq!(removed.is(200), json!({"msg": "success"}));
+    }
+    world.admin(Method::GET, &path(&world.token)).await.is(404);
+}
+
+/// By its text a token may have a limit before it is made.
+async fn a_limit_of_no_token_is_removed_by_what_is_shown_of_it(world: World) {
+    let token = "a-token-that-nobody-has-made";
+    for is_of_limit in [true, false] {
+        limit(&world, token, r#"{"write":1,"interval":3600}"#).await;
+        let shown = limits(&world).await;
+        assert_eq!(shown.len(), 1, "{shown:?}");
+        let mut path = format!("/token/ns/{}", shown[0]["token"].as_str().unwrap());
+        if is_of_limit {
+            path += "/limit";
+            world.admin(Method::GET, &path).await.is(200);
+        }
+        let removed = world.admin(Method::DELETE, &path).await;
+        assert!(removed.status.is_success(), "{removed:?}");
+        assert_eq!(limits(&world).await, Vec::<Value>::new(), "{path}");
+    }
+}
+
+async fn a_token_may_look_like_a_handle(world: World) {
+    let token = "sha256~0123456789abcdef";
+    let path = format!("/token/ns/{token}/limit");
+    for _ in 0..2 {
+        world.new_token("ns", &format!("&token={token}")).await;
+        limit(&world, token, r#"{"write":1,"interval":3600}"#).await;
+        world.admin(Method::GET, &path).await.is(200);
+        let path = format!("/token/ns/{token}");
+        world.admin(Method::DELETE, &path).await.is(204);
+        assert_eq!(limits(&world).await, Vec::<Value>::new());
     }
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::OPERATOR;
 use super::account::Actor;
 use super::tokens::target;
-use crate::auth::{Limit, LimitError};
+use crate::auth::{Limit, LimitChange, LimitError};
 use crate::http::reply;
 use crate::lmstfy::check::split;
 use crate::lmstfy::{ApiError, Result};
@@ -105,13 +105,15 @@ async fn set(
         }
     }
     let (pool, text) = split(token);
-    let is_set = app
-        .tokens
-        .set_limit((pool, namespace, text), &limit, is_new)
-        .await?;
-    if !is_set {
-        let text = format!("throttler token({text}) has already exists");
-        return Err(ApiError::Refused(StatusCode::INTERNAL_SERVER_ERROR, text));
+    let tokens = &app.tokens;
+    let set = tokens.set_limit((pool, namespace, text), &limit, is_new);
+    match set.await? {
+        LimitChange::Done => {}
+        LimitChange::Exists => {
+            let text = format!("throttler token({text}) has already exists");
+            return Err(ApiError::Refused(StatusCode::INTERNAL_SERVER_ERROR, text));
+        }
+        LimitChange::NoToken => return Err(no_token()),
     }
     let target = target(app, pool, namespace, text);
     app.tokens.audit(&actor.0, "limit set", &target).await;
@@ -123,6 +125,10 @@ async fn set(
     Ok(reply::json(status, &view()))
 }
 
+fn no_token() -> ApiError {
+    ApiError::not_found("no token has this handle")
+}
+
 /// `DELETE /token/:ns/:token/limit`.
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
@@ -130,8 +136,10 @@ pub(super) async fn delete(
     Extension(actor): Extension<Actor>,
 ) -> Response {
     let (pool, text) = split(&token);
-    if let Err(error) = app.tokens.remove_limit(pool, &namespace, text).await {
-        return ApiError::from(error).into_response();
+    match app.tokens.remove_limit((pool, &namespace, text)).await {
+        Ok(LimitChange::NoToken) => return no_token().into_response(),
+        Ok(_) => {}
+        Err(error) => return ApiError::from(error).into_response(),
     }
     let target = target(&app, pool, &namespace, text);
     app.tokens.audit(&actor.0, "limit removed", &target).await;
