@@ -21,6 +21,8 @@ use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::overview::QueueSummary;
+
 pub use self::audit::AuditView;
 pub use self::bulk::{ChangedEvents, ErasedEvents, ReplayedRecords};
 pub use self::listed::ListedEvent;
@@ -80,7 +82,7 @@ impl QueueView {
     }
 }
 
-/// A queue with its name.
+/// A queue of an overview.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 pub struct NamedQueue {
     /// The name.
@@ -92,6 +94,26 @@ pub struct NamedQueue {
     /// The attempts and events that ended in the last whole minute; absent if it is not known.
     #[schema(minimum = 0, example = 25)]
     pub ended: Option<u64>,
+    /// Why its events could not be counted: their numbers are 0 then, and not known. Absent if they were.
+    #[schema(example = "no response within 2s")]
+    pub uncounted: Option<String>,
+}
+
+impl NamedQueue {
+    /// The view of a queue under a name within its namespace, or its whole one.
+    pub fn new(queue: String, summary: &QueueSummary) -> Self {
+        let QueueSummary { stats, control, .. } = summary;
+        let (stats, uncounted) = match stats {
+            Ok(stats) => (*stats, None),
+            Err(error) => (QueueStats::default(), Some(error.to_string())),
+        };
+        Self {
+            queue,
+            view: QueueView::new(true, stats, control),
+            ended: summary.ended,
+            uncounted,
+        }
+    }
 }
 
 /// A step of a forecast.

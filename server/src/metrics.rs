@@ -49,7 +49,7 @@ const HISTOGRAMS: &[(&str, &[f64])] = &[
     (JOB_ACK_ELAPSED, ELAPSED_BOUNDS),
 ];
 /// The label of the rest.
-pub(crate) const OTHER: &str = "other";
+const OTHER: &str = "other";
 
 /// Polls that wait for events, those of streams and webhooks included.
 const POLLS_WAITING: &str = "duly_polls_waiting";

@@ -21,12 +21,12 @@ const SETTLED_MS: u64 = 2_000;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A queue.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct QueueSummary {
     /// Its name.
     pub queue: QueueName,
-    /// Its events by state.
-    pub stats: QueueStats,
+    /// Its events by state, or why they could not be counted: one server of several may be away.
+    pub stats: Result<QueueStats>,
     /// Its settings.
     pub control: Control,
     /// The attempts and events that ended in the last whole minute, if that is known.
@@ -123,15 +123,13 @@ pub async fn page(
     let ended = ended.read(bus).await;
     let last = counted.items.last().map(|(queue, _)| queue.clone());
     let items = counted.items.into_iter().filter(|(name, _)| is_seen(name));
-    let items = items.map(|(queue, stats)| -> Result<QueueSummary> {
-        Ok(QueueSummary {
-            control: controls.remove(&queue).unwrap_or_default(),
-            ended: ended.as_ref().and_then(|ended| ended.of(&queue)),
-            stats: stats?,
-            queue,
-        })
+    let items = items.map(|(queue, stats)| QueueSummary {
+        control: controls.remove(&queue).unwrap_or_default(),
+        ended: ended.as_ref().and_then(|ended| ended.of(&queue)),
+        stats,
+        queue,
     });
-    let items = items.collect::<Result<_>>()?;
+    let items = items.collect();
     let has_more = names
         .iter()
         .any(|name| Some(name) > last.as_ref() && is_seen(name));

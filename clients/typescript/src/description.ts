@@ -139,7 +139,8 @@ export interface paths {
         };
         /**
          * Counts the events of all queues of a namespace, page by page
-         * @description The same queues as in the list, each with its settings and what ended in the last minute.
+         * @description The same queues as in the list, each with its settings and what ended in the last minute. One that
+         *     cannot be counted says so, and keeps no other from being counted.
          */
         get: operations["getOverview"];
         put?: never;
@@ -1220,7 +1221,7 @@ export interface components {
              */
             unique?: string | null;
         };
-        /** @description A queue with its name. */
+        /** @description A queue of an overview. */
         NamedQueue: components["schemas"]["QueueView"] & {
             /**
              * Format: int64
@@ -1233,6 +1234,11 @@ export interface components {
              * @example close
              */
             queue: string;
+            /**
+             * @description Why its events could not be counted: their numbers are 0 then, and not known. Absent if they were.
+             * @example no response within 2s
+             */
+            uncounted?: string | null;
         };
         /**
          * @description An event to push. Its payload is either `payload` or `payload_base64`; it is due at once, after

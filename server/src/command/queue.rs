@@ -8,10 +8,10 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::error::{CommandError, Failure, Result};
-use super::output::{Colour, Output, age, confirm, progress, time};
+use super::output::{Colour, Output, age, confirm, plain, progress, time};
 use super::source::Source;
 use super::values;
-use super::view::{OverviewView, QueueChange, QueueView};
+use super::view::{OverviewView, QueueChange, QueueView, events, uncounted};
 
 /// How often a drain looks.
 const DRAIN_POLL: Duration = Duration::from_millis(200);
@@ -176,10 +176,10 @@ async fn list<S: Source>(source: &S, output: Output, limit: usize) -> Result<()>
             let paused = if queue.paused { "paused" } else { "" };
             vec![
                 queue.queue.clone(),
-                queue.scheduled.to_string(),
-                queue.ready.to_string(),
-                queue.leased.to_string(),
-                queue.dead.to_string(),
+                events(queue, queue.scheduled),
+                events(queue, queue.ready),
+                events(queue, queue.leased),
+                events(queue, queue.dead),
                 oldest.unwrap_or_default(),
                 paused.to_owned(),
             ]
@@ -194,8 +194,16 @@ async fn list<S: Source>(source: &S, output: Output, limit: usize) -> Result<()>
         "OLDEST",
         "",
     ];
-    let more = has_more.then_some("... and more queues; raise --limit");
-    output.list(&queues, (&heads, &rows), more)
+    let first = queues
+        .iter()
+        .find_map(|it| Some((&it.queue, it.uncounted.as_ref()?)));
+    let first = first.map(|(queue, error)| format!("; {queue}: {}", plain(error)));
+    let uncounted =
+        uncounted(&queues).map(|words| format!("... {words}{}", first.unwrap_or_default()));
+    let more = has_more.then(|| "... and more queues; raise --limit".to_owned());
+    let notes: Vec<_> = uncounted.into_iter().chain(more).collect();
+    let notes = (!notes.is_empty()).then(|| notes.join("\n"));
+    output.list(&queues, (&heads, &rows), notes.as_deref())
 }
 
 fn show(output: Output, queue: &QueueView) -> Result<()> {

@@ -118,6 +118,7 @@ impl Source for Server {
                 queue: queue.to_owned(),
                 view,
                 ended: None,
+                uncounted: None,
             })
         } else {
             Err(no_queue(queue))

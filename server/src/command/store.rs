@@ -14,7 +14,7 @@ use duly::records::Cursor;
 use duly::time::Timestamp;
 use duly::{Bus, CancelOutcome, ChangeOutcome, EventId, Queue, QueueName};
 use duly_server::api::{self, AuditView, Explanation, ForecastStep, NodeView};
-use duly_server::overview::{self, EndedCounter, QueueSummary};
+use duly_server::overview::{self, EndedCounter};
 use duly_server::purge;
 use serde_json::value::RawValue;
 
@@ -95,31 +95,17 @@ impl Store {
     }
 }
 
-fn queue_view(queue: QueueSummary) -> QueueView {
-    let QueueSummary {
-        queue,
-        stats,
-        control,
-        ended,
-    } = queue;
-    QueueView {
-        queue: queue.to_string(),
-        view: api::QueueView::new(true, stats, &control),
-        ended,
-    }
-}
-
 impl Source for Store {
     async fn queue(&self, queue: &str) -> Result<QueueView> {
         let name = self.check_known(queue).await?;
         let stats = self.bus.stats(&name).await?;
         let control = self.bus.controls().await?.remove(&name);
-        Ok(queue_view(QueueSummary {
-            queue: name,
-            stats,
-            control: control.unwrap_or_default(),
+        Ok(QueueView {
+            queue: name.to_string(),
+            view: api::QueueView::new(true, stats, &control.unwrap_or_default()),
             ended: None,
-        }))
+            uncounted: None,
+        })
     }
 
     async fn overview(&self, limit: usize) -> Result<OverviewView> {
@@ -129,7 +115,8 @@ impl Source for Store {
             let left = limit - queues.len();
             let page = overview::page(&self.bus, &self.ended, |_| true, after.as_ref(), left);
             let page = page.await?;
-            queues.extend(page.items.into_iter().map(queue_view));
+            let items = page.items.iter();
+            queues.extend(items.map(|it| QueueView::new(it.queue.to_string(), it)));
             after = page.next;
             has_more = after.is_some();
         }

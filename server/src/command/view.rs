@@ -11,6 +11,26 @@ use serde::{Deserialize, Serialize};
 
 /// A queue.
 pub(crate) type QueueView = api::NamedQueue;
+/// How a number is shown that is not known.
+const UNKNOWN: &str = "?";
+
+/// Formats the number of events of a queue in some state.
+pub(crate) fn events(queue: &QueueView, many: usize) -> String {
+    match queue.uncounted {
+        None => many.to_string(),
+        Some(_) => UNKNOWN.to_owned(),
+    }
+}
+
+/// Returns how many queues could not be counted, in words, if any.
+pub(crate) fn uncounted(queues: &[QueueView]) -> Option<String> {
+    match queues.iter().filter(|it| it.uncounted.is_some()).count() {
+        0 => None,
+        1 => Some("1 queue cannot be counted".to_owned()),
+        many => Some(format!("{many} queues cannot be counted")),
+    }
+}
+
 /// An event that is not over.
 pub(crate) type EventView = InQueue<api::EventView>;
 /// A dead letter.

@@ -2,16 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
+use std::pin::pin;
 use std::time::Duration;
 
 use duly::admin::QueueStats;
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use metrics::{Label, gauge};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use crate::bus::Pool;
-use crate::metrics::{Labels, OTHER, labels_of_sizes};
+use crate::metrics::{Labels, labels_of_sizes};
 use crate::shared::Table;
 use crate::state::App;
 
@@ -19,6 +22,9 @@ use crate::state::App;
 const AGE_MAX: Duration = Duration::from_secs(5);
 /// How long a page waits for its sizes.
 const WAIT_MAX: Duration = Duration::from_secs(2);
+/// How many queues of a pool are counted at the same time, beside those that take longer than this.
+const AT_ONCE: usize = 32;
+const SLOW: Duration = Duration::from_millis(100);
 /// Of how many queues of a pool there are sizes.
 const QUEUES_MAX: usize = 200;
 /// The same with the first queues of namespaces that have no other.
@@ -37,16 +43,25 @@ struct PageGauges {
     labels: HashMap<String, Vec<Label>>,
 }
 
-/// The sizes of a pool and of its queues by their labels. Queues that share their labels add up.
+/// The sizes of a pool and of its queues.
 #[derive(Debug, Default)]
 struct PoolSizes {
     pool: String,
-    queues: HashMap<Vec<Label>, QueueStats>,
-    /// Of the queues that were read, by their keys.
-    labels: HashMap<String, Vec<Label>>,
-    delayed: usize,
-    /// Whether all of it was read.
-    is_whole: bool,
+    /// Whether its queues are known.
+    is_listed: bool,
+    sizes: HashMap<Vec<Label>, Size>,
+    /// Of the queues that were counted, by their keys.
+    counted: HashMap<String, Vec<Label>>,
+    /// The keys of the queues that are shown, and not there any more.
+    gone: Vec<String>,
+}
+
+/// The size of the queues that share their labels.
+#[derive(Debug, Default)]
+struct Size {
+    stats: QueueStats,
+    /// How many of them are not counted: a part of a sum would be told as the whole.
+    uncounted: usize,
 }
 
 impl Gauges {
@@ -77,13 +92,14 @@ impl PoolSizes {
             ..Self::default()
         };
         match timeout(WAIT_MAX, sizes.read_all(app, pool, shown)).await {
-            Ok(Ok(())) => sizes.is_whole = true,
+            Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(pool = name, %error, "sizes of queues not read"),
             Err(_) => tracing::warn!(pool = name, "sizes of queues not read in time"),
         }
         sizes
     }
 
+    /// Counts each queue by itself; returns the first error.
     async fn read_all(
         &mut self,
         app: &App,
@@ -97,38 +113,64 @@ impl PoolSizes {
             let (namespace, queue) = key.strip_prefix(&prefix)?.split_once('/')?;
             Some((key.as_str(), namespace, queue))
         });
+        let is_listed = |key: &str| {
+            keys.binary_search_by(|(it, _)| it.as_str().cmp(key))
+                .is_ok()
+        };
+        let gone = shown.keys().filter(|key| key.starts_with(&prefix));
+        self.gone = gone.filter(|key| !is_listed(key)).cloned().collect();
+        let room = &Semaphore::new(AT_ONCE);
+        let mut counts = FuturesUnordered::new();
         for (key, namespace, queue) in chosen(queues, |key| shown.contains_key(key)) {
-            let stats = pool.stats(&pool.queue(namespace, queue)?).await?;
-            self.delayed += stats.scheduled + stats.leased;
             let labels = labels_of_sizes(&Labels::new(name, namespace), queue);
-            *self.queues.entry(labels.clone()).or_default() += stats;
-            self.labels.insert(key.to_owned(), labels);
+            self.sizes.entry(labels.clone()).or_default().uncounted += 1;
+            let count = async move { pool.stats(&pool.queue(namespace, queue)?).await };
+            counts.push(async move { (key, labels, past_slow(room, count).await) });
         }
-        Ok(())
+        self.is_listed = true;
+        let mut failed = None;
+        while let Some((key, labels, stats)) = counts.next().await {
+            match stats {
+                Ok(stats) => {
+                    let size = self.sizes.entry(labels.clone()).or_default();
+                    size.stats += stats;
+                    size.uncounted -= 1;
+                    self.counted.insert(key.to_owned(), labels);
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     fn show(mut self, shown: &mut HashMap<String, Vec<Label>>) {
-        if self.is_whole {
-            let prefix = format!("{}/", self.pool);
-            shown.retain(|key, labels| {
-                let is_of_another = !key.starts_with(&prefix);
-                if !is_of_another {
-                    // What is not there any more has no jobs.
-                    self.queues.entry(labels.clone()).or_default();
-                }
-                is_of_another
-            });
-            gauge!("infra_lmstfy_redis_timer_sizes", "pool" => self.pool).set(self.delayed as f64);
-        } else {
-            // A part of a sum would be told as the whole.
-            let is_sum = |labels: &[Label]| labels.iter().any(|label| label.value() == OTHER);
-            self.queues.retain(|labels, _| !is_sum(labels));
+        for labels in self.gone.iter().filter_map(|key| shown.remove(key)) {
+            // What is not there any more has no jobs.
+            self.sizes.entry(labels).or_default();
         }
-        for (labels, stats) in &self.queues {
+        if self.is_listed && self.sizes.values().all(|size| size.uncounted == 0) {
+            let stats = self.sizes.values().map(|size| &size.stats);
+            let delayed: usize = stats.map(|stats| stats.scheduled + stats.leased).sum();
+            gauge!("infra_lmstfy_redis_timer_sizes", "pool" => self.pool).set(delayed as f64);
+        }
+        for (labels, Size { stats, .. }) in self.sizes.iter().filter(|(_, it)| it.uncounted == 0) {
             gauge!("infra_lmstfy_redis_queue_sizes", labels.iter()).set(stats.ready as f64);
             gauge!("infra_lmstfy_redis_deadletter_sizes", labels.iter()).set(stats.dead as f64);
         }
-        shown.extend(self.labels);
+        shown.extend(self.counted);
+    }
+}
+
+/// Waits for a call, in a room that it leaves for another when it is slow: one server of several may not
+/// respond, and the calls to the others are not to wait for it.
+async fn past_slow<T>(room: &Semaphore, call: impl Future<Output = T>) -> T {
+    let mut call = pin!(call);
+    let place = room.acquire().await;
+    let done = timeout(SLOW, &mut call).await;
+    drop(place);
+    match done {
+        Ok(done) => done,
+        Err(_) => call.await,
     }
 }
 

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::access::{granted_namespace, refused};
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
-use crate::api::{NamedQueue, QueueView};
+use crate::api::NamedQueue;
 use crate::auth::{Grant, Scope};
 use crate::lmstfy::names::{NAME_BYTES_MAX, is_name};
 use crate::overview;
@@ -155,7 +155,8 @@ pub(super) async fn list(
 
 /// Counts the events of all queues of a namespace, page by page
 ///
-/// The same queues as in the list, each with its settings and what ended in the last minute.
+/// The same queues as in the list, each with its settings and what ended in the last minute. One that
+/// cannot be counted says so, and keeps no other from being counted.
 #[utoipa::path(
     get, path = "/v1/{namespace}/overview", operation_id = "getOverview", tag = "queues",
     params(NamespacePath, QueuePageQuery),
@@ -176,11 +177,8 @@ pub(super) async fn overview(
     let counted = counted.await?;
     let nodes = pool.bus().nodes().await?;
     let items = counted.items.iter().filter_map(|it| {
-        Some(NamedQueue {
-            queue: seen.name(&it.queue)?.to_owned(),
-            view: QueueView::new(true, it.stats, &it.control),
-            ended: it.ended,
-        })
+        let name = seen.name(&it.queue)?.to_owned();
+        Some(NamedQueue::new(name, it))
     });
     let next = counted.next.as_deref();
     let next = next.and_then(|next| next.strip_prefix(&seen.prefix));

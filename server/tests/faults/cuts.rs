@@ -4,12 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use reqwest::Method;
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Target;
 use crate::kills::Program;
-use crate::world::reply;
 
 const REVOKED: &str = "a-token-that-is-revoked";
 const STATE: [(&str, &str); 1] = [("DULY_SERVER__ADMIN__STATE", "sqlite:state.db")];
@@ -31,24 +29,23 @@ fn kill_at_sync(program: &Program, sync: usize) -> Child {
     strace
 }
 
-async fn admin(server: &Target, method: Method, path: &str) -> Value {
-    let url = format!("{}{path}", server.program.admin);
-    let done = reply(server.client.request(method, url)).await;
-    assert!(done.status.is_success(), "{path}: {done:?}");
-    serde_json::from_str(&done.text).unwrap_or_default()
-}
-
 /// Whether the limit of a token is there, and whether the token and its end in the audit are.
 async fn found(server: &Target, handle: &str) -> [bool; 3] {
-    let get = async |path| admin(server, Method::GET, path).await;
+    let get = async |path| {
+        server
+            .admin(Method::GET, path, "")
+            .await
+            .is(200)
+            .to_string()
+    };
     let limits = get("/limits").await;
     let tokens = get("/token/other").await;
-    let audit = get("/audit").await.to_string();
+    let audit = get("/audit").await;
     let lines = audit.split("\"action\"");
     let mut ends = lines.filter(|line| line.contains("token revoked"));
     [
-        limits.to_string().contains(handle),
-        tokens.to_string().contains(handle),
+        limits.contains(handle),
+        tokens.contains(handle),
         ends.any(|line| line.contains(handle)),
     ]
 }
@@ -65,11 +62,10 @@ async fn a_token_ends_with_its_limit_and_in_the_audit_wherever_its_revocation_is
             let folder = tempfile::tempdir().unwrap();
             let mut server = Target::start(folder.path(), "sqlite:jobs.db", &STATE).await;
             let create = format!("/token/other?description=d&token={REVOKED}");
-            admin(&server, Method::POST, &create).await;
+            server.admin(Method::POST, &create, "").await.is(201);
             let limit = format!("/token/other/{REVOKED}/limit");
-            let url = format!("{}{limit}", server.program.admin);
-            let body = json!({"read": 1, "write": 1, "interval": 3_600}).to_string();
-            reply(server.client.post(url).body(body)).await.is(201);
+            let body = r#"{"read":1,"write":1,"interval":3600}"#;
+            server.admin(Method::POST, &limit, body).await.is(201);
 
             let mut strace = kill_at_sync(&server.program, sync);
             let url = format!("{}/token/other/{first}", server.program.admin);
@@ -85,11 +81,11 @@ async fn a_token_ends_with_its_limit_and_in_the_audit_wherever_its_revocation_is
             assert!(has_token || is_audited, "{why}: it ended without a line");
             assert!(was_cut || !has_token, "{why}: it was confirmed");
             let revoke = format!("/token/other/{again}");
-            admin(&server, Method::DELETE, &revoke).await;
+            server.admin(Method::DELETE, &revoke, "").await.is(204);
             assert_eq!(found(&server, handle).await, [false, false, true], "{why}");
-            admin(&server, Method::POST, &create).await;
-            let url = format!("{}{limit}", server.program.admin);
-            assert_eq!(reply(server.client.get(url)).await.status, 404, "{why}");
+            server.admin(Method::POST, &create, "").await.is(201);
+            let inherited = server.admin(Method::GET, &limit, "").await;
+            assert_eq!(inherited.status, 404, "{why}");
             if !was_cut {
                 break;
             }

@@ -43,6 +43,11 @@ impl Target {
         self.client.request(method, url).header("X-Token", TOKEN)
     }
 
+    async fn admin(&self, method: Method, path: &str, body: &str) -> Reply {
+        let url = format!("{}{path}", self.program.admin);
+        reply(self.client.request(method, url).body(body.to_owned())).await
+    }
+
     /// Waits until everything works.
     async fn recovers(&self, why: &str) {
         let (number, words) = (Cell::new(1), RefCell::new(Vec::new()));
@@ -117,6 +122,7 @@ fn requests(server: &Target, number: usize) -> Vec<(String, RequestBuilder)> {
         ),
         api(Method::GET, "/v1/ns/queues/other", json!(null)),
         api(Method::GET, "/v1/ns/queues", json!(null)),
+        api(Method::GET, "/v1/ns/overview", json!(null)),
         api(
             Method::PATCH,
             "/v1/ns/queues/other",

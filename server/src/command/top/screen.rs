@@ -178,6 +178,7 @@ mod tests {
             queue: name.to_owned(),
             view,
             ended: Some(30),
+            uncounted: None,
         }
     }
 

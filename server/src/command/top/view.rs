@@ -9,7 +9,7 @@ use ratatui::widgets::TableState;
 use super::{Forecast, Sample};
 use crate::command::error::Result;
 use crate::command::output::age;
-use crate::command::view::{OverviewView, QueueView};
+use crate::command::view::{OverviewView, QueueView, events, uncounted};
 
 /// The names of the columns.
 pub(super) const HEADS: [&str; 8] = [
@@ -200,14 +200,17 @@ impl View {
             1 => "1 node".to_owned(),
             nodes => format!("{nodes} nodes"),
         };
-        vec![
+        // First, as the sums are without them.
+        let mut words: Vec<_> = uncounted(queues).into_iter().collect();
+        words.extend([
             format!("{more}{count}"),
             format!("{} scheduled", sum(|queue| queue.scheduled)),
             format!("{} ready", sum(|queue| queue.ready)),
             format!("{} leased", sum(|queue| queue.leased)),
             format!("{} dead", sum(|queue| queue.dead)),
             nodes,
-        ]
+        ]);
+        words
     }
 
     /// Returns the cells of each queue, in the order of `HEADS`.
@@ -220,10 +223,10 @@ impl View {
             [
                 queue.queue.clone(),
                 late.unwrap_or_default(),
-                queue.scheduled.to_string(),
-                queue.ready.to_string(),
-                queue.leased.to_string(),
-                queue.dead.to_string(),
+                events(queue, queue.scheduled),
+                events(queue, queue.ready),
+                events(queue, queue.leased),
+                events(queue, queue.dead),
                 queue
                     .ended
                     .map(|ended| ended.to_string())
@@ -246,4 +249,61 @@ fn late_ms(queue: &QueueView, now_ms: u64) -> Option<u64> {
     queue
         .oldest_ready_ms
         .map(|since| now_ms.saturating_sub(since))
+}
+
+#[cfg(test)]
+mod tests {
+    use duly_server::api;
+
+    use super::*;
+
+    fn queue(name: &str, many: usize, uncounted: Option<&str>) -> QueueView {
+        QueueView {
+            queue: name.to_owned(),
+            view: api::QueueView {
+                exists: true,
+                scheduled: many,
+                ready: many,
+                leased: many,
+                dead: many,
+                oldest_ready_ms: None,
+                paused: false,
+                rate: None,
+                workers: None,
+                buckets: None,
+            },
+            ended: None,
+            uncounted: uncounted.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_queue_that_is_not_counted_has_no_numbers_and_is_in_no_sum() {
+        for (away, words) in [
+            (vec![], "3 queues"),
+            (vec!["a"], "1 queue cannot be counted"),
+            (vec!["a", "z"], "2 queues cannot be counted"),
+        ] {
+            let is_away = |name: &str| away.contains(&name);
+            let queues = ["a", "mail", "z"].map(|name| {
+                let many = if is_away(name) { 0 } else { 7 };
+                queue(name, many, is_away(name).then_some("away"))
+            });
+            let overview = OverviewView {
+                queues: queues.to_vec(),
+                ..OverviewView::default()
+            };
+            let mut view = View::new(Order::Name, Duration::from_secs(2));
+            let forecast = None;
+            view.update(1, Ok(Sample { overview, forecast }));
+            let summary = view.summary();
+            assert_eq!(summary[0], words);
+            let sum = format!("{} ready", 7 * (3 - away.len()));
+            assert!(summary.contains(&sum), "{summary:?}");
+            for [name, _, numbers @ .., _, _] in view.rows() {
+                let number = if is_away(&name) { "?" } else { "7" };
+                assert!(numbers.iter().all(|it| it == number), "{name}: {numbers:?}");
+            }
+        }
+    }
 }
