@@ -150,12 +150,16 @@ pub(super) async fn list<S: Source>(
         source.queue(queue).await?;
     }
     let (mut events, mut next) = (Vec::new(), arguments.after);
-    let mut scanned = 0;
+    let (mut before, mut scanned) = (0, 0);
     for _ in 0..STEPS_MAX {
         let left = limit.saturating_sub(events.len()).clamp(1, PAGE);
         let part = source.events(&filter, next.as_deref(), left).await?;
         events.extend(part.items);
-        (scanned, next) = (part.scanned, part.next);
+        (scanned, next) = (before + part.scanned, part.next);
+        // The next part is of the same scan, unless this one's ended early.
+        if part.partial {
+            before = scanned;
+        }
         // What is due earlier may be in a later scan, so that order ends here.
         if next.is_none() || events.len() >= limit || (part.partial && !events.is_empty()) {
             break;

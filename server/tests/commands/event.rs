@@ -12,6 +12,7 @@ use crate::test_clock::post;
 
 on_every_target! {
     events_are_listed_by_what_an_operator_knows_of_them
+    a_list_of_several_requests_says_how_many_events_were_scanned
     an_event_is_shown_and_explained
     an_event_is_cancelled_when_confirmed
     an_event_is_rescheduled_and_updated
@@ -27,6 +28,29 @@ const UNKNOWN: &str = "01KBKSY8Q3X4H1W9V0T5RZ7M2C";
 
 fn with<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     arguments.iter().copied().chain(QUEUE).collect()
+}
+
+/// A response has 1,000 events, of which the next one has others of the same scan; and a scan has
+/// 10,000, behind which the next one begins.
+async fn a_list_of_several_requests_says_how_many_events_were_scanned(shop: &Shop) {
+    let list = |filter: &[&str]| {
+        let list = shop.json(&with(&[&["event", "list"], filter].concat()));
+        let found = list["items"].as_array().unwrap().len();
+        (found, list["scanned"].as_u64().unwrap())
+    };
+    let (_, mut all) = list(&[]);
+    for (pushes, filter, found) in [
+        (2, ["--limit", "1200"], 1_200),
+        (10, ["--contains", "a text of none"], 0),
+        (0, ["--key", "customer:9"], 1),
+    ] {
+        for _ in 0..pushes {
+            shop.push(1_000).await;
+            all += 1_000;
+        }
+        let scanned = if filter[0] == "--key" { 1 } else { all };
+        assert_eq!(list(&filter), (found, scanned), "{filter:?}");
+    }
 }
 
 async fn an_event_is_shown_and_explained(shop: &Shop) {
