@@ -12,13 +12,26 @@ use crate::commands::duly;
 use crate::servers::{Cluster, Redis, Sentinels};
 use crate::world::{reply, until};
 
-/// Whether the replicas have what their master has, by its `INFO replication`.
-fn is_copied(info: &str, replicas: usize) -> bool {
-    let offset = info
-        .lines()
-        .find_map(|it| it.strip_prefix("master_repl_offset:"));
-    let offset = format!("offset={},", offset.expect("an offset").trim());
-    info.matches(&offset).count() == replicas
+/// Waits until the replicas have what their master has now, by its `INFO replication`. It goes on: what
+/// sentinels publish there is copied as well.
+async fn is_copied(replicas: usize, info: impl Fn() -> String) {
+    let begun = info();
+    let lines = &mut begun.lines();
+    let master = lines.find_map(|it| it.strip_prefix("master_repl_offset:"));
+    let master: u64 = master.expect("an offset").trim().parse().expect("a number");
+    let offset = |line: &str| {
+        line.split_once(",offset=")?
+            .1
+            .split(',')
+            .next()?
+            .parse()
+            .ok()
+    };
+    until("the replicas have all", async || {
+        let offsets: Vec<u64> = info().lines().filter_map(offset).collect();
+        offsets.iter().filter(|it| **it >= master).count() == replicas
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,10 +39,7 @@ async fn while_no_sentinel_names_a_master_that_lives() {
     let mut sentinels = Sentinels::start();
     sentinels.notice_nothing();
     let mut scene = Scene::before("failover", &sentinels.url(), &[]).await;
-    until("the replicas have all", async || {
-        is_copied(&sentinels.cli(&["INFO", "replication"]), 2)
-    })
-    .await;
+    is_copied(2, || sentinels.cli(&["INFO", "replication"])).await;
     let old = sentinels.kill_master();
     scene.during(Some("cannot be reached")).await;
     sentinels.wait_for_another_than(old);
@@ -48,10 +58,10 @@ async fn while_a_part_of_a_cluster_has_no_master() {
         let key = keys.lines().find(|key| key.contains('{'));
         cluster.slot_of(key.unwrap_or_else(|| panic!("no key of the jobs: {keys}")))
     };
-    until("the replica has all", async || {
+    is_copied(1, || {
         let cluster = cluster.borrow();
         let master = cluster.node(cluster.master_of(slot));
-        is_copied(&master.cli(&["INFO", "replication"]), 1)
+        master.cli(&["INFO", "replication"])
     })
     .await;
     let old = cluster.borrow_mut().kill_master_of(slot);
