@@ -15,9 +15,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::time::Instant;
 
 use crate::backoff::Backoff;
+use crate::bus::call::reply_tries::{ReplyTries, is_passing};
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::lease::{LeaseStatus, LeaseToken};
@@ -39,12 +39,6 @@ use crate::time::Timestamp;
 pub const REPLY_KEPT: Duration = Duration::from_secs(300);
 /// The first and the longest pause between two lookups.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(250));
-/// How long a handler's reply is tried to be stored, and the pauses in between.
-const STORE_WITHIN: Duration = Duration::from_secs(30);
-/// How long while the store is full, from when it was: it may be so for a moment, and who acks makes
-/// room.
-const FULL_WITHIN: Duration = Duration::from_secs(2);
-const STORE_PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 /// How many expired replies are removed at a time.
 const EXPIRED_AT_ONCE: usize = 100;
 /// How long a lease lasts at least after a reply is stored.
@@ -68,36 +62,19 @@ impl ReplyStore for BusReplies {
         reply: Vec<u8>,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
         Box::pin(async move {
-            let (began, mut tries, mut full_since) = (Instant::now(), 0, None);
+            let mut tries = ReplyTries::new();
             loop {
                 let Some(inner) = self.0.upgrade() else {
                     return Ok(()); // nothing is settled any more
                 };
                 let stored = store_in(&inner, event, &reply).await;
                 drop(inner);
-                let Err(error) = &stored else { return stored };
-                let is_full = error.kind() == ErrorKind::Full;
-                if is_full != full_since.is_some() {
-                    tries = 0; // for another reason
-                }
-                full_since = is_full.then(|| full_since.unwrap_or_else(Instant::now));
-                let is_full_for_long =
-                    full_since.is_some_and(|since| since.elapsed() >= FULL_WITHIN);
-                let may_pass = is_full || is_passing(error);
-                if !may_pass || is_full_for_long || began.elapsed() >= STORE_WITHIN {
-                    return stored;
-                }
-                tries += 1;
-                tokio::time::sleep(STORE_PAUSES.after(tries)).await;
+                let pause = stored.as_ref().err().and_then(|it| tries.pause_after(it));
+                let Some(pause) = pause else { return stored };
+                tokio::time::sleep(pause).await;
             }
         })
     }
-}
-
-/// Whether the store may respond at the next try, which is safe also if this one was done.
-fn is_passing(error: &Error) -> bool {
-    use ErrorKind::{TimedOut, Unavailable, Unknown};
-    matches!(error.kind(), Unavailable | TimedOut | Unknown)
 }
 
 /// Returns the queue of the replies to events of a queue.
