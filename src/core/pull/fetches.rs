@@ -145,7 +145,12 @@ impl<B: Clone> Puller<B> {
                 continue;
             };
             let is_alike = hold.is_none_or(|hold| hold == caller.hold);
-            if left == 0 || !is_alike || !self.is_its_turn(now, caller, queue) {
+            // One that comes before it has nothing, or this one would not be fetched from.
+            let is_its_turn = || {
+                self.first_queue(now, caller)
+                    .is_none_or(|first| first == queue)
+            };
+            if left == 0 || !is_alike || !is_its_turn() {
                 continue;
             }
             hold = Some(caller.hold);
@@ -157,6 +162,19 @@ impl<B: Clone> Puller<B> {
             shares.push((*requester, share));
         }
         (hold.unwrap_or_default(), shares)
+    }
+
+    /// Returns the first queue that may have events for a caller. A turn asks for it once: it asks for
+    /// each of many queues whose turn it is.
+    fn first_queue(&self, now: Mono, caller: &Requester<B>) -> Option<usize> {
+        let (turn, known) = caller.first.get();
+        if turn == self.turns {
+            return known;
+        }
+        let mut queues = caller.queues.iter().copied();
+        let first = queues.find(|at| self.may_have(now, caller, *at));
+        caller.first.set((self.turns, first));
+        first
     }
 
     /// Returns whether the queues that come before `queue` have nothing for this caller.

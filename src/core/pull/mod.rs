@@ -189,6 +189,8 @@ pub(crate) struct Puller<B> {
     /// Buckets and queues with changes since the last turn.
     touched: BTreeSet<usize>,
     touched_queues: BTreeSet<usize>,
+    /// The number of the turn.
+    turns: u64,
     /// When idle queues were last forgotten.
     swept_at: Mono,
     is_stopping: bool,
@@ -213,6 +215,7 @@ impl<B: Clone> Puller<B> {
             queue_timers: BTreeSet::new(),
             touched: BTreeSet::new(),
             touched_queues: BTreeSet::new(),
+            turns: 0,
             swept_at: Mono::default(),
             is_stopping: false,
         }
@@ -307,6 +310,7 @@ impl<B: Clone> Puller<B> {
 
     /// Decides what to do now.
     pub(crate) fn turn(&mut self, now: Mono, out: &mut Vec<PullAction<B>>) {
+        self.turns += 1;
         if now.since(self.swept_at) >= IDLE_AFTER {
             self.swept_at = now;
             self.forget_idle(now, IDLE_AFTER);

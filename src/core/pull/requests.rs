@@ -1,5 +1,6 @@
 //! Callers that pull: which of them get the next events.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use crate::core::op::Settlement;
@@ -51,6 +52,8 @@ pub(super) struct Requester<B> {
     ends: Option<Timestamp>,
     /// Its shares of fetches in flight.
     reserved: usize,
+    /// The first of its queues that may have events for it, as of a turn.
+    pub(super) first: Cell<(u64, Option<usize>)>,
 }
 
 impl<B> Requester<B> {
@@ -126,6 +129,7 @@ impl<B: Clone> Puller<B> {
                 replies_at: None,
                 ends: None,
                 reserved: 0,
+                first: Cell::default(),
             },
         );
     }

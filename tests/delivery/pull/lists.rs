@@ -146,3 +146,20 @@ async fn a_stop_ends_the_lists_as_well() {
         }
     }
 }
+
+/// As many as a caller may name.
+#[tokio::test(start_paused = true)]
+async fn of_a_thousand_queues_the_events_come_in_their_order() {
+    let (world, all) = (World::shared(), names(1_000));
+    let pusher = wider(&world, &all).await;
+    for (number, queue) in all.iter().enumerate().step_by(3) {
+        push_high(&pusher, queue, number).await;
+    }
+    let (bus, _way) = fresh(&world).await;
+    for max in [10, 1_000] {
+        let leased = bus.lease_from(&all, max, secs(60)).send().await.unwrap();
+        let numbers: Vec<usize> = { leased.iter() }.map(|it| it.decode().unwrap()).collect();
+        let expected = (0..1_000).step_by(3).skip(if max == 10 { 0 } else { 10 });
+        assert_eq!(numbers, expected.take(max).collect::<Vec<_>>());
+    }
+}
