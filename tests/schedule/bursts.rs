@@ -1,12 +1,14 @@
 //! Changes of a schedule that follow one another within a second, by two processes that carry it out
 //! meanwhile: what was done last holds.
 //!
-//! `DULY_SCHEDULE_SEEDS` sets how many seeds are run (default 6); `DULY_SCHEDULE_SEED` runs one.
+//! `DULY_SCHEDULE_SEEDS` sets how many seeds are run (default 6), from `DULY_SCHEDULE_FROM` on
+//! (default: anywhere); `DULY_SCHEDULE_SEED` runs one.
 
 use std::time::Duration;
 
 use duly::prelude::*;
 use duly::schedule::{MissedPolicy, OverlapPolicy, ScheduleOptions};
+use duly::store::operation::StoreOp;
 use duly::testing::TestBus;
 use duly::time::Timestamp;
 use fastrand::Rng;
@@ -135,10 +137,49 @@ async fn of_changes_within_a_second_the_last_holds_and_no_instant_runs_twice() {
         return run(seed).await;
     }
     let seeds = number("DULY_SCHEDULE_SEEDS").unwrap_or(6);
-    let first = fastrand::u64(..1 << 32);
+    let anywhere = || fastrand::u64(..1 << 32);
+    let first = number("DULY_SCHEDULE_FROM").unwrap_or_else(anywhere);
     println!("{seeds} seeds from {first} on");
     for seed in first..first + seeds {
         run(seed).await;
+    }
+}
+
+/// A process carries a schedule out and dies, or hangs for a while, before it acks a link.
+#[tokio::test(start_paused = true)]
+async fn a_link_whose_ack_is_late_does_not_bring_a_removed_schedule_back() {
+    let second = Duration::from_secs(1);
+    for fault in [
+        Fault::Hung,
+        Fault::LatePolicy(second * 5),
+        Fault::Held(second * 5),
+    ] {
+        let (shared, seen) = (Shared::new(), Seen::default());
+        let way = Faulty::to(&shared.store);
+        way.meets(move |_, op| match op {
+            StoreOp::Settle { .. } => fault,
+            _ => Fault::None,
+        });
+        let hanging = Bus::builder().publish_only().run_schedules(true);
+        let hanging = hanging.shared_store(way as _);
+        let _hanging = TestBus::start_on(shared.clock(), hanging).await.unwrap();
+        let maker = shared.start(Bus::builder().publish_only()).await;
+        let schedules = maker.schedules();
+        schedules.set(NAME, options("every 30s")).await.unwrap();
+        maker.advance(second).await;
+        let bus = shared.start(builder(&seen, &[])).await;
+        assert!(schedules.remove(NAME).await.unwrap());
+        for passed in 0..40 {
+            bus.advance(second).await;
+            let found = schedules.get(NAME).await.unwrap();
+            assert!(found.is_none(), "{fault:?}, {passed} s: {found:?}");
+        }
+        let from = bus.now();
+        schedules.set(NAME, options("every 1m")).await.unwrap();
+        bus.advance(MINUTE * 3).await;
+        let all = instants(&seen, NAME);
+        let expected: Vec<_> = options("every 1m").instants(from).take(3).collect();
+        assert_eq!(all, expected, "{fault:?}");
     }
 }
 

@@ -9,7 +9,7 @@ use crate::bus::fan_out::as_they_come;
 use crate::bus::inner::Inner;
 use crate::bus::schedules::history::{cancel, is_cancelled};
 use crate::bus::schedules::link::{Link, PushedOccurrences, bucket_of};
-use crate::bus::schedules::links::Links;
+use crate::bus::schedules::links::{Links, StoredLink};
 use crate::bus::schedules::occurrence_options::OccurrenceOptions;
 use crate::bus::schedules::waiting::{cancel_waiting, left_places, note_waiting, waits};
 use crate::bus::schedules::written::{Look, LookWrites, Pushes, ended_of};
@@ -28,8 +28,10 @@ const SPREAD: Duration = Duration::from_secs(15);
 pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Result<LookWrites> {
     let now = look.due.max(inner.now());
     let links = Links::of(inner, &link.name)?;
-    let newest = links.find(&link.name).await?.map(|newest| newest.link);
-    let is_over = |newest: Link| newest.number > link.number || newest.life != link.life;
+    let newest = links.find(&link.name).await?;
+    let is_alone = newest.as_ref().is_none_or(|newest| newest.is_alone);
+    let is_over =
+        |newest: StoredLink| newest.link.number > link.number || newest.link.life != link.life;
     if newest.is_some_and(is_over) {
         return Ok(LookWrites::default()); // all was done, but for the ack
     }
@@ -59,14 +61,14 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
         withdraw(inner, &mut link, now).await?;
         link.withdraws = false;
         if link.removed {
-            return Ok(LookWrites::default());
+            return Ok(LookWrites::end(is_alone));
         }
         // What follows is pushed under the change by the next link, so that one that is changed again
         // has pushed nothing that is not under its last.
         return LookWrites::next(&links, link, Some(now)).await;
     }
     if link.removed {
-        return Ok(LookWrites::default());
+        return Ok(LookWrites::end(is_alone));
     }
     // Also of options that were replaced before their queue was noted, and have instants to make up for.
     let queue = link.former.as_ref().unwrap_or(&link.options).queue();

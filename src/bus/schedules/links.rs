@@ -47,10 +47,27 @@ pub(super) struct StoredLink {
     pub(super) link: Link,
     pub(super) id: EventId,
     pub(super) state: State,
+    /// Whether no earlier link of the schedule is left, whose ack is still to come.
+    pub(super) is_alone: bool,
     /// Whether the payload of its occurrences is in it.
     pub(super) is_whole: bool,
     /// Of its payload.
     fingerprint: u64,
+}
+
+impl StoredLink {
+    /// The newer one of two links of a schedule.
+    fn or_newer(self, other: Self) -> Self {
+        let newer = if self.link.number < other.link.number {
+            other
+        } else {
+            self
+        };
+        Self {
+            is_alone: false,
+            ..newer
+        }
+    }
 }
 
 /// What a look for the link of a schedule has found.
@@ -131,6 +148,7 @@ impl Links {
             link,
             id: event.id,
             state: event.state,
+            is_alone: true,
             is_whole: true,
             fingerprint: body.fingerprint(),
         })
@@ -167,12 +185,10 @@ impl Links {
                 let Some(found) = self.read(event) else {
                     return Err(self.unreadable(name));
                 };
-                if newest
-                    .as_ref()
-                    .is_none_or(|it| it.link.number < found.link.number)
-                {
-                    newest = Some(found);
-                }
+                newest = Some(match newest {
+                    Some(other) => other.or_newer(found),
+                    None => found,
+                });
             }
             from = page.next;
             if from.is_none() {

@@ -155,7 +155,10 @@ impl Worker {
                     let what = (name.as_str(), &written, look);
                     self.restore(inner, what, (&mut connections, Unique::Replace))
                         .await;
-                    let settled = leased.ack().await;
+                    let settled = match written.again {
+                        Some(delay) => leased.snooze(delay).await,
+                        None => leased.ack().await,
+                    };
                     self.restore(inner, what, (&mut connections, Unique::Keep))
                         .await;
                     settled

@@ -28,6 +28,9 @@ use crate::time::{Timestamp, When};
 /// An occurrence that waits is given up no earlier than this, whatever its schedule says.
 const LATE_MIN: Duration = Duration::from_secs(60);
 
+/// How soon it is seen to whether the earlier links of a removed schedule are acked.
+const LAST_AFTER: Duration = Duration::from_millis(250);
+
 /// A look at a schedule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
@@ -45,6 +48,8 @@ pub(super) struct LookWrites {
     pushes: Option<Pushes>,
     /// The next link, and when it is due.
     next: Option<(Link, Option<Timestamp>)>,
+    /// The link stays, and is looked at again after this.
+    pub(super) again: Option<Duration>,
 }
 
 /// Occurrences that a look pushes.
@@ -70,7 +75,17 @@ impl LookWrites {
         Ok(Self {
             pushes: None,
             next: Some((link, look_at)),
+            again: None,
         })
+    }
+
+    /// Nothing follows: the schedule ends with its link. It stays while an earlier one does
+    /// (`is_alone`: none), which would be taken for the newest, as if nobody had removed the schedule.
+    pub(super) fn end(is_alone: bool) -> Self {
+        Self {
+            again: (!is_alone).then_some(LAST_AFTER),
+            ..Self::default()
+        }
     }
 
     /// And occurrences before it.
