@@ -1,7 +1,7 @@
 //! The plan of a schedule at a time: the occurrences that it pushes and passes over, and when it
 //! is looked at again. Pure: the time is an input.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -55,11 +55,12 @@ pub(crate) struct Plan {
     pub(crate) look_at: Option<Timestamp>,
 }
 
-/// Decides what a schedule does at `now`. `until`: the last instant that it may have, if there is
-/// one. `busy_for`: how long its last occurrence has run for, or waited, if it has not ended.
+/// Decides what a schedule does at `now`. `decided`: instants that it passes over, beside those that
+/// its progress has come to. `until`: the last instant that it may have, if there is one. `busy_for`:
+/// how long its last occurrence has run for, or waited, if it has not ended.
 pub(crate) fn plan(
     (name, options): (&str, &ScheduleOptions),
-    (progress, until): (Progress, Option<Timestamp>),
+    (progress, decided, until): (Progress, &BTreeSet<Timestamp>, Option<Timestamp>),
     now: Timestamp,
     busy_for: Option<Duration>,
 ) -> Plan {
@@ -67,6 +68,7 @@ pub(crate) fn plan(
         name,
         occurrences: Vec::new(),
         progress,
+        decided,
         until,
     };
     let look_at = match options.overlap_policy() {
@@ -86,17 +88,19 @@ struct Planner<'a> {
     name: &'a str,
     occurrences: Vec<Occurrence>,
     progress: Progress,
+    decided: &'a BTreeSet<Timestamp>,
     until: Option<Timestamp>,
 }
 
-impl Planner<'_> {
+impl<'p> Planner<'p> {
     /// The instants that are not decided yet, in order.
     fn instants<'a>(
         &self,
         options: &'a ScheduleOptions,
-    ) -> impl Iterator<Item = Timestamp> + use<'a> {
-        let until = self.until;
+    ) -> impl Iterator<Item = Timestamp> + use<'a, 'p> {
+        let (decided, until) = (self.decided, self.until);
         let instants = options.instants(self.progress.through);
+        let instants = instants.filter(|instant| !decided.contains(instant));
         instants.take_while(move |instant| until.is_none_or(|until| *instant <= until))
     }
 
@@ -247,7 +251,12 @@ mod tests {
         };
         let mut all = Vec::new();
         loop {
-            let plan = plan(("often", options), (progress, None), now, None);
+            let plan = plan(
+                ("often", options),
+                (progress, &BTreeSet::new(), None),
+                now,
+                None,
+            );
             assert!(plan.progress.through > progress.through, "it goes on");
             progress = plan.progress;
             all.extend(plan.occurrences);

@@ -1,20 +1,25 @@
-//! Changes of a schedule that follow one another within a second, by two processes that carry it out
-//! meanwhile: what was done last holds.
+//! Changes of a schedule that follow one another within a second, by processes that carry it out
+//! meanwhile and one that does not, with what somebody does to its occurrences, and with times in which
+//! nobody carries it out: what was done last holds.
 //!
 //! `DULY_SCHEDULE_SEEDS` sets how many seeds are run (default 6), from `DULY_SCHEDULE_FROM` on
 //! (default: anywhere); `DULY_SCHEDULE_SEED` runs one.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use duly::admin::StoredEvent;
+use duly::event::State;
 use duly::prelude::*;
 use duly::schedule::{MissedPolicy, OverlapPolicy, ScheduleOptions};
 use duly::store::operation::StoreOp;
 use duly::testing::TestBus;
-use duly::time::Timestamp;
+use duly::time::{Timestamp, When};
+use duly::{BusBuilder, CancelOutcome};
 use fastrand::Rng;
 
 use super::programs::Shared;
-use super::runs::{Seen, builder, bus, instants, options};
+use super::runs::{Seen, builder, instants, options};
 use crate::faulty::{Fault, Faulty};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -26,10 +31,22 @@ struct Known {
     seed: u64,
     set: Option<ScheduleOptions>,
     is_paused: bool,
+    /// The instants whose occurrences somebody has run early or cancelled: whether the schedule has
+    /// instants at these times says nothing of them.
+    by_hand: BTreeSet<Timestamp>,
+    /// Those of them that do not come at all.
+    cancelled: BTreeSet<Timestamp>,
+    /// Those that come again if another schedule of the name has them.
+    again: BTreeSet<Timestamp>,
 }
 
 fn some(random: &mut Rng) -> ScheduleOptions {
-    let when = ["every 30s", "every 1m phase 7s", "* * * * * Asia/Kathmandu"];
+    let when = [
+        "every 30s",
+        "every 1m phase 7s",
+        "* * * * * Asia/Kathmandu",
+        "0 9 * * *",
+    ];
     let overlap = [
         OverlapPolicy::Allow,
         OverlapPolicy::Skip,
@@ -42,15 +59,64 @@ fn some(random: &mut Rng) -> ScheduleOptions {
 }
 
 /// A process to which the store is some milliseconds away.
-async fn start(shared: &Shared, seen: &Seen, mut random: Rng) -> TestBus {
+async fn start(shared: &Shared, bus: BusBuilder, mut random: Rng) -> TestBus {
     let way = Faulty::to(&shared.store);
     way.meets(move |_, _| match random.u32(..4) {
         0 => Fault::LatePolicy(Duration::from_millis(random.u64(1..60))),
         1 => Fault::Held(Duration::from_millis(random.u64(1..60))),
         _ => Fault::None,
     });
-    let bus = builder(seen, &[]).shared_store(way as _);
+    let bus = bus.shared_store(way as _);
     TestBus::start_on(shared.clock(), bus).await.unwrap()
+}
+
+async fn start_all(shared: &Shared, seen: &Seen, mut random: Rng) -> Vec<TestBus> {
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        all.push(start(shared, builder(seen, &[]), random.fork()).await);
+    }
+    all
+}
+
+/// Stops all that consume, when none of them works on the schedule: what they lease stays leased while
+/// nobody consumes.
+async fn stop_all(
+    buses: &mut Vec<TestBus>,
+    maker: &TestBus,
+    mut start: impl AsyncFnMut() -> Vec<TestBus>,
+) {
+    loop {
+        for bus in buses.drain(..) {
+            bus.shutdown(MINUTE).await.unwrap();
+        }
+        let links = maker.stats("duly.schedules").await;
+        if links.map_or(0, |links| links.leased) == 0 {
+            return;
+        }
+        *buses = start().await;
+        maker.advance(Duration::from_secs(25)).await;
+    }
+}
+
+/// The occurrences that are pushed and wait.
+async fn waiting(bus: &Bus) -> Vec<StoredEvent> {
+    let waiting = bus.events().queue("report").key(NAME);
+    let waiting = waiting.state(State::Scheduled).page().await;
+    waiting.unwrap().items
+}
+
+/// Runs an occurrence early, or cancels it.
+async fn interfere(bus: &Bus, known: &mut Known, random: &mut Rng) {
+    let waiting = waiting(bus).await;
+    let Some(one) = random.choice(&waiting) else {
+        return;
+    };
+    known.by_hand.insert(one.due);
+    if random.bool() {
+        let _too_late = one.reschedule(When::Now).await.unwrap();
+    } else if one.cancel().await.unwrap() == CancelOutcome::Cancelled {
+        known.cancelled.insert(one.due);
+    }
 }
 
 async fn change(bus: &Bus, known: &mut Known, random: &mut Rng) {
@@ -82,6 +148,8 @@ async fn change(bus: &Bus, known: &mut Known, random: &mut Rng) {
         _ => {
             let was_there = schedules.remove(NAME).await.unwrap();
             assert_eq!(was_there, known.set.take().is_some(), "{what}");
+            known.again.append(&mut known.by_hand.clone());
+            known.cancelled.clear();
         }
     }
     let found = schedules.get(NAME).await.unwrap();
@@ -93,36 +161,61 @@ async fn run(seed: u64) {
     let mut random = Rng::with_seed(seed);
     fastrand::seed(seed);
     let (shared, seen) = (Shared::new(), Seen::default());
-    let buses = [
-        start(&shared, &seen, random.fork()).await,
-        start(&shared, &seen, random.fork()).await,
-    ];
+    let maker = start(&shared, Bus::builder().publish_only(), random.fork()).await;
+    let mut buses = start_all(&shared, &seen, random.fork()).await;
     let mut known = Known {
         seed,
         ..Known::default()
     };
     for burst in 0..20 {
-        for _ in 0..random.u32(1..8) {
-            let bus = &buses[random.usize(..2)];
-            change(bus, &mut known, &mut random).await;
+        if random.bool() {
+            interfere(&maker, &mut known, &mut random).await;
+        }
+        let stop = random.usize(..16);
+        for number in 0..random.usize(1..8) {
+            if number == stop {
+                stop_all(&mut buses, &maker, async || {
+                    start_all(&shared, &seen, random.fork()).await
+                })
+                .await;
+            }
+            let bus = random.choice(&buses).filter(|_| random.bool());
+            change(bus.unwrap_or(&maker), &mut known, &mut random).await;
             tokio::time::sleep(Duration::from_millis(random.u64(..200))).await;
         }
         // What was due then may still be under way.
-        let from = buses[0].now() + Duration::from_secs(3);
-        buses[0].advance(MINUTE * random.u32(1..6)).await;
-        let until = buses[0].now();
-        buses[0].advance(Duration::from_secs(3)).await;
+        let (mut from, mut settled) = (maker.now(), Duration::from_secs(3));
+        if buses.is_empty() {
+            maker.advance(Duration::from_secs(random.u64(..25))).await;
+            buses = start_all(&shared, &seen, random.fork()).await;
+            settled = Duration::from_secs(25); // a link that was leased is leased again
+        }
+        let settled = maker.now() + settled;
         let options = known.set.as_ref().filter(|_| !known.is_paused);
-        let within = |at: &Timestamp| from < *at && *at <= until;
+        // Of several that are due at once, one is run.
+        let is_skip = |it: &ScheduleOptions| it.overlap_policy() == OverlapPolicy::Skip;
+        if settled < from + Duration::from_secs(4) || options.is_none_or(is_skip) {
+            from = settled;
+        }
+        maker.advance(MINUTE * random.u32(1..6)).await;
+        let until = maker.now();
+        maker.advance(Duration::from_secs(3)).await;
+        let is_own = |at: &Timestamp| from < *at && *at <= until && !known.by_hand.contains(at);
         let expected = options.into_iter().flat_map(|it| it.instants(from));
-        let expected: Vec<_> = expected.take_while(within).collect();
+        let expected = expected.take_while(|at| *at <= until).filter(is_own);
+        let expected: Vec<_> = expected.collect();
         let mut all = instants(&seen, NAME);
         all.sort_unstable();
-        let ran: Vec<_> = { all.iter().copied() }.filter(within).collect();
+        let ran = all.iter().copied().filter(is_own);
+        // What was due of other options before somebody could take it back has run as well.
+        let ran = ran.filter(|at| *at > settled || expected.contains(at));
         let what = format!("DULY_SCHEDULE_SEED={seed}, burst {burst}: {known:?}");
-        assert_eq!(ran, expected, "{what}");
-        let twice = all.windows(2).find(|pair| pair[0] == pair[1]);
+        assert_eq!(ran.collect::<Vec<_>>(), expected, "{what}");
+        let is_twice = |pair: &&[Timestamp]| pair[0] == pair[1] && !known.again.contains(&pair[0]);
+        let twice = all.windows(2).find(is_twice);
         assert_eq!(twice, None, "{what}");
+        let came = all.iter().find(|at| known.cancelled.contains(at));
+        assert_eq!(came, None, "{what}");
     }
 }
 
@@ -183,38 +276,80 @@ async fn a_link_whose_ack_is_late_does_not_bring_a_removed_schedule_back() {
     }
 }
 
-/// What was to come of the options before a pause is no reason to pass over instants of others.
+/// What was pushed of the options before is no reason to pass over instants of others, whatever has
+/// become of it: it was taken back, cancelled or run early by somebody, or due while nobody consumed.
 #[tokio::test(start_paused = true)]
-async fn other_options_during_a_pause_have_each_of_their_instants() {
+async fn other_options_have_each_of_their_instants_whatever_has_become_of_those_before() {
     let second = Duration::from_secs(1);
+    let steps = [
+        "psr", "prs", "spr", "ppsr", "sprs", "psrps", // a pause
+        "s", "cs", "es", "cpsr", "epsr", "csps", "esps", "pecs", // by hand
+        "ds", "dsps", "eds", "cds", "dses", // removed and set again
+    ];
     for (before, after) in [
         ("every 1m phase 7s", "every 30s"),
         ("every 5m", "every 10s"),
         ("every 10s", "every 1m"),
+        ("every 1m", "every 1m phase 30s"),
+        ("0 9 * * *", "every 10s"),
     ] {
-        for steps in ["psr", "prs", "spr", "ppsr", "sprs", "psrps"] {
-            for between in [Duration::ZERO, second] {
-                let (bus, seen) = bus(&[(NAME, options(before))]).await;
-                bus.advance(MINUTE * 3 / 2).await;
-                let schedules = bus.schedules();
+        for steps in steps {
+            for between in [Some(Duration::ZERO), Some(second), None] {
+                let what = format!("{before}, {after}, {steps}, {between:?}");
+                let (shared, seen) = (Shared::new(), Seen::default());
+                let bus = shared.start(builder(&seen, &[])).await;
+                let maker = shared.start(Bus::builder().publish_only()).await;
+                let schedules = maker.schedules();
+                schedules.set(NAME, options(before)).await.unwrap();
+                maker.advance(MINUTE * 3 / 2).await;
+                let mut bus = Some(bus);
+                if between.is_none() {
+                    bus.take().unwrap().shutdown(MINUTE).await.unwrap();
+                }
+                let mut by_hand = BTreeSet::new();
                 for step in steps.chars() {
                     match step {
                         'p' => schedules.pause(NAME).await.unwrap(),
                         'r' => schedules.resume(NAME).await.unwrap(),
-                        _ => schedules.set(NAME, options(after)).await.unwrap(),
+                        'd' => assert!(schedules.remove(NAME).await.unwrap()),
+                        's' => schedules.set(NAME, options(after)).await.unwrap(),
+                        _ => {
+                            if let Some(one) = waiting(&maker).await.last() {
+                                by_hand.insert(one.due);
+                                let when = When::Now;
+                                let _too_late = match step {
+                                    'c' => one.cancel().await.map(drop),
+                                    _ => one.reschedule(when).await.map(drop),
+                                };
+                            }
+                        }
                     }
-                    bus.advance(between).await;
+                    maker.advance(between.unwrap_or_default()).await;
                 }
                 schedules.resume(NAME).await.unwrap();
-                let from = bus.now();
-                bus.advance(MINUTE * 6).await;
-                let until = bus.now();
+                let from = maker.now();
+                if bus.is_none() {
+                    maker.advance(second * 50).await;
+                    bus = Some(shared.start(builder(&seen, &[])).await);
+                }
+                let taken_back = maker.now();
+                maker.advance(MINUTE * 6).await;
+                let until = maker.now();
+                let is_own = |at: &Timestamp| from < *at && !by_hand.contains(at);
                 let after = options(after);
                 let expected = after.instants(from).take_while(|at| *at <= until);
-                let ran = instants(&seen, NAME);
-                let ran: Vec<_> = ran.into_iter().filter(|at| *at > from).collect();
-                let what = format!("{before}, {after:?}, {steps}, {between:?}");
-                assert_eq!(ran, expected.collect::<Vec<_>>(), "{what}");
+                let expected: Vec<_> = expected.filter(is_own).collect();
+                let mut ran = instants(&seen, NAME);
+                ran.sort_unstable();
+                // Another schedule of the name may have an instant of it again.
+                let is_another = |at| steps.contains('d') && by_hand.contains(at);
+                let mut pairs = ran.windows(2).filter(|pair| !is_another(&pair[0]));
+                let twice = pairs.find(|pair| pair[0] == pair[1]);
+                assert_eq!(twice, None, "{what}");
+                ran.retain(is_own);
+                ran.retain(|at| *at > taken_back || expected.contains(at));
+                assert_eq!(ran, expected, "{what}");
+                drop(bus);
             }
         }
     }

@@ -50,7 +50,9 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
         if look.is_repeated {
             complete(inner, &mut link, (now, look)).await?;
         }
-        keep_unwanted(inner, &mut link).await?;
+        if !link.removed && !link.begins_anew {
+            keep_unwanted(inner, &mut link).await?;
+        }
         if link.takes_all_back() {
             note_waiting(inner, &mut link, now).await?;
         }
@@ -89,7 +91,8 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
         let acting = of_former.as_ref().unwrap_or(&link);
         let busy_for = busy_for(inner, acting, now).await?;
         let of = (acting.name.as_str(), &acting.options);
-        let planned = plan(of, (acting.progress, until), now, busy_for);
+        let so_far = (acting.progress, &acting.decided, until);
+        let planned = plan(of, so_far, now, busy_for);
         let pushed = pushed_of(acting, &planned.occurrences, now);
         let new = Pushes {
             of: acting.clone(),
@@ -99,6 +102,7 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
         };
         new.push(inner, look).await?;
         link.progress = planned.progress;
+        link.forget_decided(now);
         link.pushed = pushed;
         if new.occurrences.iter().any(|one| one.skipped.is_none()) {
             link.note_last();
@@ -128,7 +132,8 @@ async fn complete(
         return Ok(()); // it had not come so far
     }
     let of = (acting.name.as_str(), &acting.options);
-    let mut occurrences = plan(of, (acting.progress, None), now, None).occurrences;
+    let so_far = (acting.progress, &acting.decided, None);
+    let mut occurrences = plan(of, so_far, now, None).occurrences;
     let pushed = pushed_of(acting, &occurrences, now);
     let ended = ended_of(inner, (acting, &pushed), &occurrences, look).await?;
     let place = pushed.place();
@@ -165,19 +170,13 @@ async fn complete(
     Ok(())
 }
 
-/// Before what is to come is taken back: what somebody has cancelled, and all before it, stays as it
-/// is.
+/// Before what is to come is taken back: what somebody has cancelled stays as it is.
 async fn keep_unwanted(inner: &Arc<Inner>, link: &mut Link) -> Result<()> {
     let place = link.pushed.place();
-    let mut kept = 0;
-    for (at, instant) in link.pushed.ahead.iter().enumerate() {
-        if is_cancelled(inner, &place, link.id_of(&link.pushed, *instant)).await? {
-            kept = at + 1;
+    for instant in link.pushed.ahead.clone() {
+        if is_cancelled(inner, &place, link.id_of(&link.pushed, instant)).await? {
+            link.decided.insert(instant);
         }
-    }
-    if let Some(last) = link.pushed.ahead.drain(..kept).next_back() {
-        link.pushed.before = Some(last);
-        link.pushed.before_event = None;
     }
     Ok(())
 }
@@ -187,44 +186,48 @@ async fn withdraw(inner: &Arc<Inner>, link: &mut Link, now: Timestamp) -> Result
     let place = link.pushed.place();
     // Whoever made the change may have taken the time for later than it was.
     link.since = link.since.min(now);
-    let mut first = None;
+    let (mut first, was_ahead) = (None, !link.pushed.ahead.is_empty());
     while let Some(instant) = link.pushed.ahead.last().copied() {
         let id = link.id_of(&link.pushed, instant);
+        let is_to_come = instant > now;
         let is_back =
-            if instant > now || (link.takes_all_back() && waits(inner, &place, id, now).await?) {
+            if is_to_come || (link.takes_all_back() && waits(inner, &place, id, now).await?) {
                 cancel(inner, &place, id).await? // also by an earlier look
             } else {
                 // What is due is under way, unless an earlier look has taken it back in time.
                 is_cancelled(inner, &place, id).await?
             };
         if !is_back {
-            break;
+            if !is_to_come && !link.begins_anew {
+                break;
+            }
+            link.decided.insert(instant); // it is under way, or somebody has run it early
         }
         link.pushed.ahead.pop();
+        first = Some(instant);
+    }
+    let mut through = link.progress.through;
+    if let Some(first) = first {
         let last = link.pushed.ahead.last().copied();
         link.progress.last = last.or(link.pushed.before);
         link.note_last();
         if last.is_none() && link.pushed.before_event.is_some() {
             link.last.clone_from(&link.pushed.before_event);
         }
-        first = Some(instant);
-    }
-    if let Some(first) = first {
-        // Each instant before it is decided, and none that is to come: later options may have others.
+        // Each instant before it is decided, and none that is to come.
         let before = Timestamp::from_millis(first.as_millis().saturating_sub(1));
-        let last = link.progress.last.unwrap_or_default();
-        let since = link.since;
-        link.progress.through = match link.former.take_if(|_| first > since) {
-            Some(_) => since.max(last),
-            None => before.min(now).max(last),
-        };
+        through = before.min(now).max(link.progress.last.unwrap_or_default());
     }
     if link.takes_all_back() {
         cancel_waiting(inner, link, now).await?;
     }
-    if link.begins_anew {
-        link.begin_anew();
-    }
+    // What was pushed ahead of the time is no reason to pass over instants of other options.
+    let reached = if was_ahead {
+        link.pushed.before.unwrap_or_default()
+    } else {
+        through
+    };
+    link.go_on_from(through, reached.max(link.since));
     link.applied = link.change;
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! these pushes has an id that the link determines, so that a bus that does it over, after a crash at
 //! any point, changes nothing.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,8 @@ use crate::time::Timestamp;
 pub(super) const VERSION: u32 = 1;
 /// The longest name of a schedule.
 pub(super) const NAME_MAX: usize = 200;
+/// How long an instant that is past counts as decided: clocks of programs differ by less.
+const KEPT_FOR: Duration = Duration::from_secs(60);
 
 /// A link of the chain of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +38,10 @@ pub(super) struct Link {
     pub(super) number: u64,
     pub(super) options: ScheduleOptions,
     pub(super) progress: Progress,
+    /// Instants since then that are decided as well: somebody has cancelled what was pushed for them or
+    /// run it early, or it was due before a change was carried out.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) decided: BTreeSet<Timestamp>,
     /// Increases with each change of the schedule.
     pub(super) change: u64,
     /// The change that the link was made under: another one is still to be carried out.
@@ -166,6 +173,7 @@ impl Link {
                 last: None,
                 missed: 0,
             },
+            decided: BTreeSet::new(),
             change: 1,
             applied: 1,
             since: now,
@@ -235,20 +243,30 @@ impl Link {
         self.stops() || self.begins_anew
     }
 
-    /// Forgets what it was before it was removed and set again, once nothing of that is left. An instant
-    /// since then that came before the removal was carried out does not come again.
-    pub(super) fn begin_anew(&mut self) {
-        self.begins_anew = false;
-        self.former = None;
-        let came = self.pushed.ahead.last().copied().unwrap_or_default();
-        self.progress = Progress {
-            through: self.since.max(came),
-            last: None,
-            missed: 0,
-        };
-        let place = (self.pushed.queue.clone(), self.pushed.bucket);
-        self.pushed = PushedOccurrences::none(place, self.change, (None, None));
-        self.last = None;
+    /// Goes on once what is to come is taken back: its options until the change are decided `through`
+    /// there, and its own begin at `begin`. What has come of those before does not come again.
+    pub(super) fn go_on_from(&mut self, through: Timestamp, begin: Timestamp) {
+        self.progress.through = through;
+        let is_past = self.former.take_if(|_| through >= begin).is_some();
+        if is_past || self.begins_anew {
+            self.progress.through = begin;
+            self.decided.extend(&self.pushed.ahead);
+        }
+        if std::mem::take(&mut self.begins_anew) {
+            // Nothing is left of what it was before it was removed and set again.
+            self.former = None;
+            (self.progress.last, self.progress.missed) = (None, 0);
+            let place = (self.pushed.queue.clone(), self.pushed.bucket);
+            self.pushed = PushedOccurrences::none(place, self.change, (None, None));
+            self.last = None;
+        }
+    }
+
+    /// Forgets instants that no change will go back to.
+    pub(super) fn forget_decided(&mut self, now: Timestamp) {
+        let through = self.progress.through;
+        self.decided
+            .retain(|instant| *instant > through || *instant + KEPT_FOR > now);
     }
 
     /// The schedule with the options before a change, while instants of these are left.

@@ -50,7 +50,7 @@ pub(super) async fn note_waiting(
     let options = link.former.as_ref().unwrap_or(&link.options);
     let before = Timestamp::from_millis(first.as_millis().saturating_sub(1));
     let decided = options.instants(before);
-    let decided = decided.take_while(|instant| *instant <= link.progress.through);
+    let decided = decided.take_while(|instant| *instant <= link.progress.through.min(now));
     let last_other = decided
         .filter(|instant| !instants.contains_key(instant) && !link.pushed.ahead.contains(instant))
         .last();

@@ -15,11 +15,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Occurrences.bug(
         "unwanted-occurrence-comes-back",
         "an occurrence that somebody cancelled is pushed again when its schedule changes",
-        &[put(
-            "advance::keep_unwanted",
-            "$kept = $at + 1",
-            "let _ = $at",
-        )],
+        &[drop("advance::keep_unwanted", "$link.decided.insert($instant)")],
         schedule("an_occurrence_that_somebody_cancelled_does_not_come_back"),
     ),
     Occurrences.bug(
