@@ -66,6 +66,65 @@ async fn an_outbox_in_postgresql_depends_on_no_setting_of_its_database() {
     }
 }
 
+/// When an operator publishes every table of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Published {
+    BeforeTheTables,
+    BeforeTheRelay,
+    BesideTheRelay,
+}
+
+/// Of a published table that has no replica identity PostgreSQL refuses each update and each delete,
+/// also of no row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outbox_in_postgresql_goes_on_where_every_table_is_published() {
+    use Published::{BeforeTheRelay, BeforeTheTables, BesideTheRelay};
+
+    let when = [BeforeTheTables, BeforeTheRelay, BesideTheRelay];
+    let drivers = Driver::ALL.into_iter().cycle();
+    let kinds = ["", " with (publish_via_partition_root)"];
+    let kinds = kinds.map(|kind| when.map(|when| (kind, when)));
+    for ((kind, when), driver) in kinds.into_iter().flatten().zip(drivers) {
+        let (database, seen) = (TestDatabase::empty().await, Seen::default());
+        let publish = async |now: Published| {
+            if now == when {
+                let publish = format!("create publication every for all tables{kind}");
+                database.pool.execute(&*publish).await.unwrap();
+            }
+        };
+        publish(BeforeTheTables).await;
+        let schema = duly_outbox::schema(duly_outbox::Database::Postgres);
+        database.pool.execute(schema).await.unwrap();
+        publish(BeforeTheRelay).await;
+        let bus = bus("memory:", &seen).await;
+        let relay = driver.relay(&bus, &database.url).await.unwrap();
+        push_to(&database.pool, &orders(&bus), 1).await;
+        let wrong = "select duly_push('no such name!', '1')";
+        database.pool.execute(wrong).await.unwrap();
+        seen.reach(1).await;
+        database.until(REFUSED, 1).await;
+        publish(BesideTheRelay).await;
+        let again = "select duly_outbox_retry(n) from duly_outbox_refused";
+        database.pool.execute(again).await.unwrap();
+        database.until(REFUSED, 1).await;
+        let restored = "update duly_outbox_step set cluster = 'restored'";
+        database.pool.execute(restored).await.unwrap();
+        push_to(&database.pool, &orders(&bus), 2).await;
+        seen.reach(2).await;
+        relay.stop().await;
+        // Also of what is written only now and then.
+        let without = "select count(*) from pg_class as it where relname like 'duly%' \
+                       and relkind = 'r' and relreplident <> 'f' and not exists \
+                       (select from pg_index where indrelid = it.oid and indisprimary)";
+        assert_eq!(database.number(without).await, 0, "{kind} {when:?}");
+        // Tables of before have none.
+        let before = "alter table duly_outbox_1 replica identity default";
+        database.pool.execute(before).await.unwrap();
+        database.pool.execute(schema).await.unwrap();
+        assert_eq!(database.number(without).await, 0, "{kind} {when:?}");
+    }
+}
+
 /// Those that PostgreSQL has for a database, but for one that no client of UTF-8 can use.
 const ENCODINGS: &str = "EUC_CN EUC_JIS_2004 EUC_JP EUC_KR EUC_TW ISO_8859_5 ISO_8859_6 ISO_8859_7 \
     ISO_8859_8 KOI8R KOI8U LATIN1 LATIN2 LATIN3 LATIN4 LATIN5 LATIN6 LATIN7 LATIN8 LATIN9 LATIN10 \

@@ -82,6 +82,18 @@ create table if not exists duly_outbox_refused (
     id text,
     options json
 );
+-- Without a replica identity PostgreSQL refuses updates and deletes of a table that is published, as
+-- all may be; these have no key.
+do $$ declare name text; begin
+    for name in
+        select oid::regclass from pg_class where relreplident in ('d', 'n') and oid in (
+            'duly_outbox'::regclass, 'duly_outbox_0'::regclass, 'duly_outbox_1'::regclass,
+            'duly_outbox_2'::regclass, 'duly_outbox_refused'::regclass
+        )
+    loop
+        execute 'alter table ' || name || ' replica identity full';
+    end loop;
+end $$;
 -- Of an earlier form of the table.
 alter table duly_outbox_refused add column if not exists repeated boolean not null default true;
 create index if not exists duly_outbox_refused_by_n on duly_outbox_refused (n);
