@@ -57,7 +57,7 @@ impl FromStr for Database {
 pub const VERSION: u32 = 1;
 
 /// Returns the SQL that creates the tables, or brings those of an older version up to date. It may be
-/// run at any time, and again.
+/// run at any time, and again; where nothing is missing it waits for no transaction that pushes.
 ///
 /// # Examples
 ///

@@ -34,6 +34,7 @@ mod pushed;
 mod relay;
 mod restored;
 mod retried;
+mod schema;
 mod settings;
 mod slow;
 mod sqlite;

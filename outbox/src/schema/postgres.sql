@@ -24,16 +24,9 @@ create table if not exists duly_outbox (
     options json,
     check (event is not null or queue is not null and payload is not null and id is not null)
 ) partition by list (part);
--- Of an earlier form of the table; without a lock of it if nothing is missing.
-do $$ begin
-    if not exists (select from pg_attribute where attrelid = 'duly_outbox'::regclass and attname = 'anew') then
-        alter table duly_outbox add column anew boolean not null default false;
-    end if;
-end $$;
 create table if not exists duly_outbox_0 partition of duly_outbox for values in (0);
 create table if not exists duly_outbox_1 partition of duly_outbox for values in (1);
 create table if not exists duly_outbox_2 partition of duly_outbox for values in (2);
-create index if not exists duly_outbox_by_xid on duly_outbox (xid, n);
 
 -- What the relays have done: the newest row counts, and each step is a row, since a row that is
 -- updated grows slow under a long transaction. The partitions are truncated in turn.
@@ -66,7 +59,6 @@ create table if not exists duly_outbox_deferred (
     holder text not null default '', -- the relay that pushes it
     until timestamptz not null default 'epoch' -- and how long others leave it alone
 );
-create index if not exists duly_outbox_deferred_by_bucket on duly_outbox_deferred (bucket, tries, key);
 
 -- Events that can never be accepted, each with the reason.
 create table if not exists duly_outbox_refused (
@@ -82,21 +74,6 @@ create table if not exists duly_outbox_refused (
     id text,
     options json
 );
--- Without a replica identity PostgreSQL refuses updates and deletes of a table that is published, as
--- all may be; these have no key.
-do $$ declare name text; begin
-    for name in
-        select oid::regclass from pg_class where relreplident in ('d', 'n') and oid in (
-            'duly_outbox'::regclass, 'duly_outbox_0'::regclass, 'duly_outbox_1'::regclass,
-            'duly_outbox_2'::regclass, 'duly_outbox_refused'::regclass
-        )
-    loop
-        execute 'alter table ' || name || ' replica identity full';
-    end loop;
-end $$;
--- Of an earlier form of the table.
-alter table duly_outbox_refused add column if not exists repeated boolean not null default true;
-create index if not exists duly_outbox_refused_by_n on duly_outbox_refused (n);
 
 -- Events whose effect has been committed in this database.
 create table if not exists duly_done (
@@ -105,7 +82,6 @@ create table if not exists duly_done (
     lease text not null,
     at timestamptz not null default clock_timestamp()
 );
-create index if not exists duly_done_by_at on duly_done (at);
 
 -- From before which time ends may be deleted, and how long that stands: a clock that jumps ahead makes
 -- all of them look old. In milliseconds since 1970.
@@ -114,6 +90,45 @@ create table if not exists duly_done_limit (
     ends_before bigint not null,
     stands_until bigint not null
 );
+
+-- What these tables lack: columns, in an earlier form of them, and indexes. Each is looked for here, since
+-- `if not exists` first waits for all transactions that have written into the table, and every later one
+-- waits behind it.
+do $$ declare lacking record; begin
+    for lacking in
+        select * from (values
+            ('duly_outbox'::regclass, 'anew', 'boolean not null default false'),
+            ('duly_outbox_refused'::regclass, 'repeated', 'boolean not null default true')
+        ) as needed (of_table, name, form)
+        where not exists (select from pg_attribute where attrelid = of_table and attname = name)
+    loop
+        execute format('alter table %s add column %I %s', lacking.of_table, lacking.name, lacking.form);
+    end loop;
+    for lacking in
+        select * from (values
+            ('duly_outbox'::regclass, 'duly_outbox_by_xid', 'xid, n'),
+            ('duly_outbox_deferred'::regclass, 'duly_outbox_deferred_by_bucket', 'bucket, tries, key'),
+            ('duly_outbox_refused'::regclass, 'duly_outbox_refused_by_n', 'n'),
+            ('duly_done'::regclass, 'duly_done_by_at', 'at')
+        ) as needed (of_table, name, columns)
+        where not exists (
+            select from pg_index join pg_class as it on it.oid = indexrelid
+            where indrelid = of_table and it.relname = name
+        )
+    loop
+        execute format('create index %I on %s (%s)', lacking.name, lacking.of_table, lacking.columns);
+    end loop;
+    -- Without a replica identity PostgreSQL refuses updates and deletes of a table that is published,
+    -- as all may be; these have no key.
+    for lacking in
+        select oid::regclass as of_table from pg_class where relreplident in ('d', 'n') and oid in (
+            'duly_outbox'::regclass, 'duly_outbox_0'::regclass, 'duly_outbox_1'::regclass,
+            'duly_outbox_2'::regclass, 'duly_outbox_refused'::regclass
+        )
+    loop
+        execute format('alter table %s replica identity full', lacking.of_table);
+    end loop;
+end $$;
 
 -- Returns a new id of an event: a ULID.
 create or replace function duly_new_id() returns text language sql volatile as $$
