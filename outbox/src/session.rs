@@ -24,6 +24,11 @@ impl SqlError {
         self.code.as_deref() == Some("23505")
     }
 
+    /// The server is only read from: another one may be the primary, or this one be it later.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.code.as_deref() == Some("25006")
+    }
+
     /// A lock that was asked for without waiting is taken.
     pub(crate) fn is_lock_taken(&self) -> bool {
         self.code.as_deref() == Some("55P03")

@@ -7,7 +7,7 @@ use duly_outbox::{PushEventIn, PushIn, Relay, RelayOptions};
 use tokio_postgres::NoTls;
 
 use crate::servers::{Postgres, PostgresOptions};
-use crate::world::{Order, Seen, TestDatabase, World, bus, order, orders};
+use crate::world::{Order, Seen, TestDatabase, World, bus, eventually, order, orders};
 
 /// What a program speaks to PostgreSQL by.
 #[derive(Clone, Copy, Debug)]
@@ -167,5 +167,55 @@ async fn a_relay_of_each_driver_goes_on_after_a_stop_of_the_database() {
         tx.commit().await.unwrap();
         seen.reach(1).await;
         relay.stop().await;
+    }
+}
+
+async fn push_by(client: &mut tokio_postgres::Client, queue: &Queue<Order>, number: u64) {
+    let mut tx = client.transaction().await.unwrap();
+    let pushed = queue.push_in(&mut tx, order(number), When::Now);
+    pushed.await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// A failover may leave a relay, or lead it back, to a server that is only read from.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_of_each_driver_leaves_a_server_that_is_read_only() {
+    let others = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
+                  where datname = current_database() and pid <> pg_backend_pid()";
+    for driver in Driver::ALL.map(Some).into_iter().chain([None]) {
+        for is_first in [true, false] {
+            let (database, seen) = (TestDatabase::new().await, Seen::default());
+            let bus = bus("memory:", &seen).await;
+            // It was opened before, and may write.
+            let mut own = database.client().await;
+            let read_only = |value: &str| {
+                format!(
+                    "do $$ begin execute format('alter database %I set \
+                     default_transaction_read_only = {value}', current_database()); end $$"
+                )
+            };
+            if is_first {
+                own.batch_execute(&read_only("on")).await.unwrap();
+            }
+            let relay = match driver {
+                Some(driver) => driver.relay(&bus, &database.url).await,
+                None => Relay::connect(&bus, &database.url, RelayOptions::default()).await,
+            };
+            let relay = relay.unwrap();
+            if !is_first {
+                push_by(&mut own, &orders(&bus), 1).await;
+                seen.reach(1).await;
+                own.batch_execute(&read_only("on")).await.unwrap();
+                own.batch_execute(others).await.unwrap();
+                push_by(&mut own, &orders(&bus), 2).await;
+            }
+            let is_away = async || bus.outbox_backlog().is_some_and(|it| it.is_away);
+            eventually(&format!("{driver:?} {is_first}: is away"), is_away).await;
+            own.batch_execute(&read_only("off")).await.unwrap();
+            push_by(&mut own, &orders(&bus), 3).await;
+            let all = if is_first { 1 } else { 3 };
+            seen.reach(all).await;
+            relay.stop().await;
+        }
     }
 }

@@ -71,6 +71,33 @@ async fn a_database_that_comes_later_is_relayed_from_then_on() {
     relay.stop().await;
 }
 
+/// The first may be a replica, or was the primary before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_servers_of_a_url_the_one_that_writes_is_relayed() {
+    let [first, second] = [(); 2].map(|()| Postgres::start(PostgresOptions::default()));
+    for server in [&first, &second] {
+        server.sql(schema(Database::Postgres));
+    }
+    let [one, other] = [&first, &second].map(|server| format!("127.0.0.1:{}", server.port()));
+    let both = first.url().replace(&one, &format!("{one},{other}"));
+    for (number, (read_only, writer)) in (0..).zip([(&first, &second), (&second, &first)]) {
+        read_only.sql("alter database postgres set default_transaction_read_only = on");
+        let seen = Seen::default();
+        let bus = bus("memory:", &seen).await;
+        let relay = connect(&bus, &both).await.unwrap();
+        let mut client = client(&writer.url()).await;
+        let mut tx = client.transaction().await.unwrap();
+        let queue = orders(&bus);
+        let pushed = queue.push_in(&mut tx, order(number), When::Now);
+        pushed.await.unwrap();
+        tx.commit().await.unwrap();
+        seen.reach(1).await;
+        relay.stop().await;
+        let again = "begin read write; alter database postgres reset all; commit";
+        read_only.sql(again);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_url_that_cannot_be_right_is_refused_and_shows_no_password() {
     let bus = bus("memory:", &Seen::default()).await;

@@ -7,7 +7,8 @@ use futures_util::future::BoxFuture;
 
 use crate::session::{SqlResult, TextRow, hex};
 
-/// A connection to PostgreSQL, which a session opens again when it is lost.
+/// A connection to PostgreSQL, which a session opens again when it is lost, or leads to a server that is
+/// only read from.
 pub(crate) trait Session: Send {
     /// Runs statements, and returns the rows of all of them; after an error none of them has taken
     /// effect, and no transaction is open.

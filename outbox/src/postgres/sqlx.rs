@@ -25,11 +25,12 @@ macro_rules! session {
                     match reply {
                         Ok(rows) => rows.iter().map(texts).collect(),
                         Err(error) => {
+                            let error = of(&error);
                             let rolled_back = (&mut *connection).execute("rollback").await;
-                            if rolled_back.is_err() {
+                            if rolled_back.is_err() || error.is_read_only() {
                                 connection.close_on_drop();
                             }
-                            Err(of(&error))
+                            Err(error)
                         }
                     }
                 })

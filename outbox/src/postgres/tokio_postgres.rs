@@ -107,7 +107,9 @@ impl Session for TokioSession {
                 Ok(messages) => texts(messages),
                 Err(error) => {
                     let error = of(&error);
-                    let is_usable = error.code.is_some() && !connection.client().is_closed();
+                    let is_usable = error.code.is_some()
+                        && !error.is_read_only()
+                        && !connection.client().is_closed();
                     if !is_usable || connection.client().simple_query("rollback").await.is_err() {
                         return Err(error);
                     }

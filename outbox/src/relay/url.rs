@@ -14,7 +14,8 @@ impl Relay {
     /// | `mysql://user:password@host:3306/database` | MySQL, MariaDB | `sqlx-mysql` |
     /// | `sqlite:shop.db` | a file of SQLite | `rusqlite` |
     ///
-    /// A connection to PostgreSQL is encrypted as that of a journal, by `sslmode` and `sslrootcert`: off
+    /// Of several hosts of PostgreSQL the one that writes is connected, by `target_session_attrs`.
+    /// A connection is encrypted as that of a journal, by `sslmode` and `sslrootcert`: off
     /// this machine it must be, unless the URL says otherwise. For MySQL a program chooses TLS by features
     /// of sqlx.
     ///

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
+use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -50,18 +51,23 @@ impl Connector {
         })
     }
 
-    /// Parses the URL of a database in which a program has its own tables.
+    /// Parses the URL of a database in which a program has its own tables, and writes them: of several
+    /// servers the primary is connected.
     ///
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid), with a message that never shows the password.
     pub fn of_program(url: &str) -> Result<Self> {
-        let target = Target::parse(url)?;
+        let mut target = Target::parse(url)?;
         if target.schema.is_some() || target.timeout.is_some() {
             return Err(Error::invalid(
                 "`schema` and `timeout` are options of a journal's URL; tables of a program's are \
                  found by the `search_path` of the user: `alter role ... set search_path`",
             ));
+        }
+        if target.config.get_target_session_attrs() == TargetSessionAttrs::Any {
+            let writes = TargetSessionAttrs::ReadWrite;
+            target.config.target_session_attrs(writes);
         }
         Self::new(target)
     }
