@@ -93,6 +93,12 @@ pub fn longest_attempts(bus: &Bus) -> Option<(QueueName, Duration)> {
     bus.longest_attempts()
 }
 
+/// Returns whether a bus was shut down or dropped, so that it pushes nothing any more.
+#[must_use]
+pub fn is_closed(bus: &Bus) -> bool {
+    bus.is_closed()
+}
+
 /// Returns the store's time.
 #[must_use]
 pub fn now(bus: &Bus) -> Timestamp {

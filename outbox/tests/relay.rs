@@ -1,16 +1,19 @@
 //! The relay: several at once, a database or a store that is away, old ids, copies of a database.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use duly::prelude::*;
+use duly::store::MemoryStore;
 use duly_outbox::{PushIn, Relay, RelayOptions};
 use futures_util::future::join_all;
 use sqlx_0_8::postgres::PgConnectOptions;
 use sqlx_0_8::{Executor, PgPool};
 
+use crate::databases::Outbox;
 use crate::servers::{Pooler, Postgres, PostgresOptions, Redis, prefix, shared_postgres};
 use crate::world::{
-    LATE, Seen, TestDatabase, World, bus, client, eventually, order, orders, push, push_to,
+    LATE, Seen, TestDatabase, World, builder, bus, client, eventually, order, orders, push, push_to,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -230,20 +233,26 @@ async fn a_stop_waits_a_moment_only_for_a_database_that_takes_no_deferred_events
     redis.cont();
 }
 
+/// Also one that has nothing to push.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_ends_with_its_bus() {
-    let world = World::new().await;
-    let relay = world.relay().await;
-    world.bus.shutdown(Duration::from_secs(1)).await.unwrap();
-    push(&world, 1).await;
-    eventually("the relay has ended", async || relay.has_ended()).await;
-    assert_eq!(
-        world
-            .database
-            .number("select count(*) from duly_outbox")
-            .await,
-        1
-    );
+    for outbox in Outbox::all().await {
+        for (is_shared, pushed) in [(false, 0), (true, 0), (false, 1)] {
+            let builder = builder(&Seen::default());
+            let builder = if is_shared {
+                builder.shared_store(Arc::new(MemoryStore::new()))
+            } else {
+                builder.store_url("memory:")
+            };
+            let bus = builder.start().await.unwrap();
+            let relay = outbox.relay(&bus).await;
+            bus.shutdown(Duration::from_secs(1)).await.unwrap();
+            outbox.push(&orders(&bus), 0..pushed, When::Now).await;
+            eventually(outbox.name(), async || relay.has_ended()).await;
+        }
+        let left = outbox.number("select count(*) from duly_outbox").await;
+        assert_eq!(left, 1, "{}", outbox.name());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

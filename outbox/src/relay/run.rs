@@ -164,7 +164,7 @@ impl<S: Source> Run<S> {
     }
 
     async fn work(&mut self, mut pushes: watch::Receiver<u64>) {
-        while !self.stop.is_cancelled() {
+        while !self.stop.is_cancelled() && !__outbox::is_closed(&self.bus) {
             let began = Instant::now();
             // Nothing else may read it, while page follows page: its group would be blocked meanwhile.
             while let Some(done) = self.pushes.next_ended() {

@@ -151,6 +151,11 @@ impl Bus {
         self.inner.outboxes.backlog()
     }
 
+    /// Returns whether the bus was shut down or dropped.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inner.open().is_err()
+    }
+
     /// Waits for a relay's database, while virtual time stands still.
     pub(crate) async fn hold_time<F: Future>(&self, outside: F) -> F::Output {
         let holds = self.inner.flow().as_ref().and_then(Flow::holds);
