@@ -177,3 +177,40 @@ fn report(
         part(1_000)
     );
 }
+
+/// A lock that is taken goes to the standbys, where whoever reads that partition holds up all that the
+/// primary does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_that_is_kept_is_not_locked_by_a_sweep() {
+    let more = vec!["log_statement=all".to_owned()];
+    let server = Postgres::start(PostgresOptions { tls: false, more });
+    server.sql(schema(Database::Postgres));
+    let builder = Bus::builder().publish_only().store_url("memory:");
+    let bus = builder.start().await.unwrap();
+    let relay = async || {
+        let (url, options) = (server.url(), RelayOptions::default());
+        Relay::connect(&bus, &url, options).await.unwrap()
+    };
+    let first = relay().await;
+    let client = client(&server.url()).await;
+    let step = "select from duly_outbox_step limit 1";
+    let has_begun = async || client.query_opt(step, &[]).await.unwrap().is_some();
+    eventually("the relay has begun", has_begun).await;
+    first.stop().await;
+    // Another relay is at work, and has what waits in each partition.
+    let held = "insert into duly_outbox_step select n + 1, part, clock_timestamp(), cluster, done, \
+                reading, passed_xid, passed_n, repeated, 'another', \
+                clock_timestamp() + interval '58 s' from duly_outbox_step order by n desc limit 1; \
+                insert into duly_outbox (part, event) select part, '' from generate_series(0, 2) as part";
+    client.batch_execute(held).await.unwrap();
+    client
+        .batch_execute("begin; select from duly_outbox")
+        .await
+        .unwrap();
+    let second = relay().await;
+    let log = || std::fs::read_to_string(server.folder().join("postgres.log")).unwrap();
+    let is_swept = async || log().matches("truncate duly_outbox_").count() > 0;
+    eventually("the relay has swept", is_swept).await;
+    second.stop().await;
+    assert!(!log().contains("could not obtain lock"), "{}", log());
+}

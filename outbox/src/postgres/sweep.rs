@@ -45,7 +45,8 @@ pub(crate) fn candidates(room: u64) -> String {
 /// Returns the statements that truncate a partition if all of its rows are settled.
 ///
 /// Under the lock no transaction has rows in it that are not visible yet, and what is seen is as new
-/// as the lock. The lock is not waited for, since all who write would wait behind.
+/// as the lock. The lock is not waited for, since all who write would wait behind; nor is it taken
+/// where rows are seen without it, since standbys take it, too, and wait there for all who read.
 pub(crate) fn truncate(name: &str) -> String {
     let kept = if name.starts_with("duly_outbox_step") {
         format!(
@@ -60,10 +61,11 @@ pub(crate) fn truncate(name: &str) -> String {
     };
     format!(
         "begin isolation level read committed; \
-         lock table {name} in access exclusive mode nowait; \
          set local jit = off; set local enable_seqscan = off; \
-         do $$ begin if exists (select from duly_outbox_step) and not exists ({kept}) \
-         then truncate {name}; end if; end $$; commit"
+         do $$ begin if exists (select from duly_outbox_step) and not exists ({kept}) then \
+             lock table {name} in access exclusive mode nowait; \
+             if not exists ({kept}) then truncate {name}; end if; \
+         end if; end $$; commit"
     )
 }
 
