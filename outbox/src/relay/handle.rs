@@ -18,7 +18,8 @@ use crate::relay::source::Source;
 /// transactions have committed.
 ///
 /// Start one in one process of a fleet or in all of them: there is no leader, each does what the
-/// others have not, and what two push at once is accepted once. Stop it before the bus; dropping it
+/// others have not, and what two push at once is accepted once. They have one store: a relay hands every
+/// row of its tables to the store of its own bus, so services with other stores have other tables. Stop it before the bus; dropping it
 /// stops it at once, which loses nothing either.
 ///
 /// # Examples
@@ -89,7 +90,8 @@ impl Relay {
         Self::start(bus, PostgresSource::new(SqlxSession(pool)), options).await
     }
 
-    /// Starts a relay of an outbox in PostgreSQL on a connection of its own, by tokio-postgres.
+    /// Starts a relay of an outbox in PostgreSQL on a connection of its own, by tokio-postgres. Of several
+    /// hosts it stays with a standby that comes first, unless `target_session_attrs` is `read-write`.
     ///
     /// # Errors
     ///
