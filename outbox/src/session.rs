@@ -1,8 +1,10 @@
 //! Requests of a relay to a database server: text goes out, texts come back.
 
+use std::mem;
+
 use duly::{Error, ErrorKind, Result};
 
-use crate::relay::source::Ends;
+use crate::relay::source::{Ends, PAGE_MAX};
 
 /// A row of a reply, as texts.
 pub(crate) type TextRow = Vec<Option<String>>;
@@ -83,6 +85,31 @@ pub(crate) fn read_ends(rows: &[TextRow]) -> Result<Ends> {
     Ok(Ends::of(now, number(1), [number(2), number(3)]))
 }
 
+/// How many rows a list of a page asks for. The server reads each of them whole to tell its size, so
+/// there are more only after as many were small.
+#[derive(Debug)]
+pub(crate) struct ListLimit(usize);
+
+impl ListLimit {
+    pub(crate) fn new() -> Self {
+        Self(1)
+    }
+
+    /// Takes it for a list. Without a reply the next one is of one row.
+    pub(crate) fn take(&mut self) -> usize {
+        mem::replace(&mut self.0, 1)
+    }
+
+    /// Notes that a list of at most `limit` rows had `found`, of which a page has `kept`.
+    pub(crate) fn listed(&mut self, limit: usize, found: usize, kept: usize) {
+        self.0 = if kept < found {
+            kept
+        } else {
+            limit.max(2 * kept).min(PAGE_MAX)
+        };
+    }
+}
+
 /// Returns bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -120,5 +147,26 @@ mod tests {
         for wrong in ["0", "0g", "é"] {
             assert_eq!(unhex(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_list_grows_with_small_rows_and_is_short_after_a_large_one() {
+        let mut limit = ListLimit::new();
+        let mut list = |found: fn(usize) -> usize, kept: fn(usize) -> usize| {
+            let asked = limit.take();
+            limit.listed(asked, found(asked), kept(asked));
+            asked
+        };
+        let asked: Vec<_> = (0..12).map(|_| list(|it| it, |it| it)).collect();
+        assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_000, 1_000]);
+        for (found, kept) in [(0, 0), (3, 3), (999, 999)] {
+            assert_eq!(limit.take(), 1_000);
+            limit.listed(1_000, found, kept);
+        }
+        limit.listed(1_000, 1_000, 4);
+        assert_eq!(limit.take(), 4);
+        assert_eq!(limit.take(), 1, "there was no reply");
+        limit.listed(1, 1, 1);
+        assert_eq!(limit.take(), 2);
     }
 }

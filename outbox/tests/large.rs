@@ -1,13 +1,14 @@
-//! Rows that are near to the limits of MySQL and MariaDB.
+//! Large rows: near to the limits of MySQL and MariaDB, and many of them.
 
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly_outbox::{Database, PushIn, schema};
+use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
+use sqlx_0_8::Executor;
 
 use crate::databases::{DEFERRED, REFUSED};
 use crate::servers::MariaDb;
-use crate::world::{Seen, TestMysql, builder, bus, eventually, orders};
+use crate::world::{Seen, TestDatabase, TestMysql, builder, bus, eventually, order, orders};
 
 const DAY: Duration = Duration::from_secs(86_400);
 /// As many bytes a statement of the shared server may have.
@@ -79,6 +80,15 @@ enum Backlog {
 }
 
 impl Backlog {
+    /// Its table, and the columns that are written.
+    fn table(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Staged => ("duly_outbox", "event"),
+            Self::Plain => ("duly_outbox", "queue, payload, due, id, options"),
+            Self::Deferred => ("duly_outbox_deferred", "at, repeated, bucket, event"),
+        }
+    }
+
     /// Writes so many rows of a MiB, all of one event.
     async fn fill(self, database: &TestMysql, mails: &Queue<String>, rows: i64) {
         let payload = "x".repeat((1 << 20) - 100);
@@ -92,11 +102,7 @@ impl Backlog {
             mails.push_in(&mut tx, payload, DAY).await.unwrap();
             tx.commit().await.unwrap();
         }
-        let (table, columns) = match self {
-            Self::Staged => ("duly_outbox", "event"),
-            Self::Plain => ("duly_outbox", "queue, payload, due, id, options"),
-            Self::Deferred => ("duly_outbox_deferred", "at, repeated, bucket, event"),
-        };
+        let (table, columns) = self.table();
         if let Self::Deferred = self {
             let moved = "insert into duly_outbox_deferred (at, repeated, bucket, event) \
                          select at, 0, 'mails/0', event from duly_outbox; delete from duly_outbox";
@@ -105,6 +111,65 @@ impl Backlog {
         let double = format!("insert into {table} ({columns}) select {columns} from {table}");
         for _ in 0..rows.ilog2() {
             database.execute(&double).await;
+        }
+    }
+
+    /// Writes them into PostgreSQL, each value beside its row; returns the query that counts the rows
+    /// that were passed.
+    async fn fill_postgres(
+        self,
+        database: &TestDatabase,
+        mails: &Queue<String>,
+        rows: i64,
+    ) -> String {
+        for (table, column) in [
+            ("duly_outbox", "event"),
+            ("duly_outbox", "payload"),
+            ("duly_outbox_deferred", "event"),
+        ] {
+            let sql = format!("alter table {table} alter {column} set storage external");
+            database.pool.execute(&*sql).await.unwrap();
+        }
+        let payload = "x".repeat((1 << 20) - 100);
+        let mut tx = database.pool.begin().await.unwrap();
+        if let Self::Plain = self {
+            let sql = "select duly_push('mails', to_json($1::text), '1 day')";
+            let push = sqlx_0_8::query(sql).bind(payload);
+            push.execute(&mut *tx).await.unwrap();
+        } else {
+            mails.push_in(&mut tx, payload, DAY).await.unwrap();
+        }
+        if let Self::Deferred = self {
+            let moved = "insert into duly_outbox_deferred (at, repeated, bucket, event) \
+                         select at, false, 'mails/0', event from duly_outbox \
+                         where xid = pg_current_xact_id(); \
+                         delete from duly_outbox where xid = pg_current_xact_id()";
+            tx.execute(moved).await.unwrap();
+        }
+        let (table, columns) = self.table();
+        let own = match self {
+            Self::Staged | Self::Plain => "where xid = pg_current_xact_id()",
+            Self::Deferred => "",
+        };
+        let more = format!(
+            "insert into {table} ({columns}) select {columns} \
+             from {table}, generate_series(2, {rows}) {own}"
+        );
+        tx.execute(&*more).await.unwrap();
+        let xid = "select pg_current_xact_id()::text";
+        let xid: String = sqlx_0_8::query_scalar(xid)
+            .fetch_one(&mut *tx)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+        match self {
+            Self::Staged | Self::Plain => format!(
+                "select count(*) from duly_outbox o, \
+                 (select * from duly_outbox_step order by n desc limit 1) as s \
+                 where o.xid = '{xid}' and (pg_visible_in_snapshot(o.xid, s.done) \
+                 or (o.xid, o.n) <= (s.passed_xid, s.passed_n))"
+            ),
+            Self::Deferred => format!("select {rows} - count(*) from duly_outbox_deferred"),
         }
     }
 
@@ -151,5 +216,60 @@ async fn a_large_row_is_passed_without_a_read_of_those_behind_it() {
         println!("{backlog:?}: {passed} rows, each was read {each} times");
         assert!(each < 25, "{backlog:?}: {reads} reads for {passed} rows");
         assert_eq!(database.number(REFUSED).await, 0);
+    }
+}
+
+/// Returns how many blocks of values beside their rows were read or written, once every other connection
+/// has ended and said how many.
+async fn blocks(client: &tokio_postgres::Client) -> i64 {
+    let others = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
+                  where datname = current_database() and pid <> pg_backend_pid()";
+    let is_alone = async || number(client, others).await == 0;
+    eventually("the other connections have ended", is_alone).await;
+    let blocks = "select sum(toast_blks_read + toast_blks_hit)::bigint from pg_statio_user_tables";
+    number(client, blocks).await
+}
+
+async fn number(client: &tokio_postgres::Client, sql: &str) -> i64 {
+    client.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+/// A server reads the payload of plain SQL whole to tell how long its text is. Pages are large after
+/// small rows, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_row_of_postgresql_is_passed_without_a_read_of_those_behind_it() {
+    const ROWS: i64 = 96;
+    const BLOCKS: i64 = (1 << 20) / (8 << 10); // in a row
+    for (backlog, small) in [
+        (Backlog::Staged, 0),
+        (Backlog::Plain, 0),
+        (Backlog::Plain, 3_000),
+        (Backlog::Deferred, 0),
+    ] {
+        let (database, seen) = (TestDatabase::new().await, Seen::default());
+        let bus = bus("memory:", &seen).await;
+        let mails = bus.queue_named::<String>("mails").unwrap();
+        let mut tx = database.pool.begin().await.unwrap();
+        let many = (1..=small).map(order);
+        let queue = orders(&bus);
+        queue.push_many_in(&mut tx, many, When::Now).await.unwrap();
+        tx.commit().await.unwrap();
+        let passed = backlog.fill_postgres(&database, &mails, ROWS).await;
+        let client = database.client().await;
+        let before = blocks(&client).await;
+        let relay = Relay::connect(&bus, &database.url, RelayOptions::default());
+        let relay = relay.await.unwrap();
+        let some = async || number(&client, &passed).await >= ROWS / 4;
+        eventually("some are passed", some).await;
+        relay.stop().await;
+        let passed = number(&client, &passed).await;
+        let blocks = blocks(&client).await - before;
+        let each = blocks / passed / BLOCKS;
+        println!("{backlog:?} behind {small}: {passed} rows, {each} reads and writes of each");
+        assert!(
+            each < 20,
+            "{backlog:?} behind {small}: {blocks} blocks for {passed} rows"
+        );
+        assert_eq!(number(&client, REFUSED).await, 0);
     }
 }

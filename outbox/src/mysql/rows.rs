@@ -1,42 +1,15 @@
 //! The statements of the rows that wait, and their replies.
 
-use std::mem;
-
 use duly::__outbox::{PlainEvent, plain_id};
 use duly::time::Timestamp;
 use duly::{EventId, Result};
 
 use crate::mysql::sql::{Statement, by_keys, claim, is_free, text};
-use crate::relay::source::{Closing, PAGE_BYTES, PAGE_MAX, Row, RowContent};
+use crate::relay::source::{Closing, PAGE_BYTES, Row, RowContent};
 use crate::session::{TextRow, unhex, unreadable};
 
 /// The columns of a row that was written by plain SQL, and those of both kinds.
 const PLAIN: &str = "queue, payload, due, id, options";
-
-/// How many rows a list of a page asks for. The server reads each of them whole to tell its size, so
-/// there are more only after as many were small.
-#[derive(Debug)]
-pub(super) struct ListLimit(usize);
-
-impl ListLimit {
-    pub(super) fn new() -> Self {
-        Self(1)
-    }
-
-    /// Takes it for a list. Without a reply the next one is of one row.
-    pub(super) fn take(&mut self) -> usize {
-        mem::replace(&mut self.0, 1)
-    }
-
-    /// Notes that a list of at most `limit` rows had `found`, of which a page has `kept`.
-    pub(super) fn listed(&mut self, limit: usize, found: usize, kept: usize) {
-        self.0 = if kept < found {
-            kept
-        } else {
-            limit.max(2 * kept).min(PAGE_MAX)
-        };
-    }
-}
 
 /// Returns the statement that lists rows behind a number that may be claimed, with their sizes.
 pub(super) fn find(own: &str, behind: i64, limit: usize) -> String {
@@ -195,30 +168,4 @@ pub(super) fn close(own: &str, keys: &[i64], closing: &Closing) -> Vec<Statement
 pub(super) fn read_deleted(texts: &[TextRow]) -> u64 {
     let count = |row: &TextRow| row.first()?.as_deref()?.parse::<u64>().ok();
     texts.iter().filter_map(count).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_grows_with_small_rows_and_is_short_after_a_large_one() {
-        let mut limit = ListLimit::new();
-        let mut list = |found: fn(usize) -> usize, kept: fn(usize) -> usize| {
-            let asked = limit.take();
-            limit.listed(asked, found(asked), kept(asked));
-            asked
-        };
-        let asked: Vec<_> = (0..12).map(|_| list(|it| it, |it| it)).collect();
-        assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_000, 1_000]);
-        for (found, kept) in [(0, 0), (3, 3), (999, 999)] {
-            assert_eq!(limit.take(), 1_000);
-            limit.listed(1_000, found, kept);
-        }
-        limit.listed(1_000, 1_000, 4);
-        assert_eq!(limit.take(), 4);
-        assert_eq!(limit.take(), 1, "there was no reply");
-        limit.listed(1, 1, 1);
-        assert_eq!(limit.take(), 2);
-    }
 }

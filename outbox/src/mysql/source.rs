@@ -8,7 +8,6 @@ use futures_util::future::BoxFuture;
 use sqlx::mysql::MySqlConnectOptions;
 use tokio::time::Instant;
 
-use crate::mysql::rows::ListLimit;
 use crate::mysql::session::MysqlSession;
 use crate::mysql::sql::{NOW, Statement, done_by_events};
 use crate::mysql::{deferred, rows};
@@ -16,7 +15,7 @@ use crate::relay::source::{
     Closing, DeferredRow, Ends, LIMIT, Settling, Source, StoredLimit, TakeReply, Waiting,
 };
 use crate::schema::{self, Database};
-use crate::session::{TextRow, read_ends, unreadable};
+use crate::session::{ListLimit, TextRow, read_ends, unreadable};
 
 /// As many rows are counted.
 const COUNTED_MAX: u32 = 100_000;

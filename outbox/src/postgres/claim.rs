@@ -12,13 +12,13 @@ use crate::relay::source::Closing;
 const BEGIN: &str = "begin isolation level read committed; set local jit = off; set local enable_seqscan = off; \
                      set local enable_bitmapscan = off";
 
-/// Returns the statements that claim rows and read them: the first row of the reply is the number of
-/// the step, unless another relay was faster.
-pub(crate) fn claim(claim: &Step, hold: Duration) -> String {
+/// Returns the statements that claim rows and read them, at most `limit`: the first row of the reply is
+/// the number of the step, unless another relay was faster.
+pub(crate) fn claim(claim: &Step, hold: Duration, limit: usize) -> String {
     format!(
         "{BEGIN}; {}; {}; commit",
         claim.insert(hold),
-        page::select(claim)
+        page::select(claim, limit)
     )
 }
 

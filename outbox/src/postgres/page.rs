@@ -5,7 +5,7 @@ use duly::EventId;
 use duly::time::Timestamp;
 
 use crate::postgres::step::Step;
-use crate::relay::source::{PAGE_BYTES, PAGE_MAX, Row, RowContent};
+use crate::relay::source::{PAGE_BYTES, Row, RowContent};
 use crate::session::{TextRow, unhex, unreadable};
 
 /// Rows that were read, and where they are.
@@ -16,6 +16,8 @@ pub(crate) struct Page {
     pub(crate) places: Vec<(u64, u64)>,
     /// Whether they may have been pushed before they were claimed.
     pub(crate) is_repeated: bool,
+    /// How many rows were listed for it.
+    pub(crate) found: usize,
     /// Whether there are no more in what is being read.
     pub(crate) is_last: bool,
 }
@@ -33,12 +35,12 @@ fn sendable(text: &str) -> String {
 /// What an infinite time reads as: it is no number of milliseconds.
 const FOREVER: i64 = i64::MAX;
 
-/// Returns the statement that reads the rows that `claim` is to push.
+/// Returns the statement that reads the rows that `claim` is to push, of at most `limit` that it lists.
 ///
 /// They are those whose transactions are visible in `reading` and not in `done`: first those that
 /// ran when `done` was taken and have ended since, then those that have begun since. Each is a range
 /// of the index, so that rows that were passed before are not read again.
-pub(crate) fn select(claim: &Step) -> String {
+pub(crate) fn select(claim: &Step, limit: usize) -> String {
     let (xid, n) = claim.passed;
     let (late, newer) = match &claim.reading {
         Some(reading) => {
@@ -69,27 +71,28 @@ pub(crate) fn select(claim: &Step) -> String {
              {options}, case when isfinite(at) then (extract(epoch from at) * 1000)::bigint \
                  else {FOREVER} end, anew, m \
          from (select *, count(*) over () as m, \
-             sum(coalesce(octet_length(event), octet_length(payload::text))) \
-                 over (order by xid, n rows unbounded preceding) \
-                 - coalesce(octet_length(event), octet_length(payload::text)) as bytes_before \
+             coalesce(sum(coalesce(octet_length(event), octet_length(payload::text))) over \
+                 (order by xid, n rows between unbounded preceding and 1 preceding), 0) \
+                 as bytes_before \
              from (select * from ( \
                  (select o.* from unnest(array[{late}]::xid8[]) as late (xid) \
                      cross join lateral (select {COLUMNS} from duly_outbox o \
-                         where o.xid = late.xid and {after} order by o.xid, o.n limit {PAGE_MAX}) as o) \
+                         where o.xid = late.xid and {after} order by o.xid, o.n limit {limit}) as o) \
                  union all \
                  (select {COLUMNS} from duly_outbox o where {newer} and {after} \
-                     order by o.xid, o.n limit {PAGE_MAX}) \
-             ) as found order by xid, n limit {PAGE_MAX}) as page \
+                     order by o.xid, o.n limit {limit}) \
+             ) as found order by xid, n limit {limit}) as page \
          ) as counted where bytes_before < {PAGE_BYTES} order by xid, n"
     )
 }
 
 /// Reads the rows of [`select`].
-pub(crate) fn read(texts: &[TextRow], is_repeated: bool) -> duly::Result<Page> {
+pub(crate) fn read(texts: &[TextRow], limit: usize, is_repeated: bool) -> duly::Result<Page> {
     let mut page = Page {
         is_repeated,
         rows: Vec::with_capacity(texts.len()),
         places: Vec::with_capacity(texts.len()),
+        found: 0,
         is_last: true,
     };
     for texts in texts {
@@ -99,7 +102,7 @@ pub(crate) fn read(texts: &[TextRow], is_repeated: bool) -> duly::Result<Page> {
             return Err(unreadable("rows"));
         };
         page.places.push((xid, n));
-        page.is_last = found < PAGE_MAX as u64;
+        page.found = usize::try_from(found).unwrap_or(limit);
         let content = content(text).unwrap_or_else(RowContent::Unreadable);
         // What plain SQL wrote is not pushed itself.
         let was_pushed = is_repeated && matches!(content, RowContent::Staged(_));
@@ -108,8 +111,8 @@ pub(crate) fn read(texts: &[TextRow], is_repeated: bool) -> duly::Result<Page> {
             is_anew: text(10) == Some("t"),
             content,
         });
-        page.is_last &= found == page.rows.len() as u64;
     }
+    page.is_last = page.found < limit && page.found == page.rows.len();
     Ok(page)
 }
 

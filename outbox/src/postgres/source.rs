@@ -17,7 +17,7 @@ use crate::relay::source::{
     Closing, DeferredRow, Ends, Settling, Source, StoredLimit, TakeReply, Waiting,
 };
 use crate::schema::{self, Database};
-use crate::session::{SqlResult, TextRow, read_ends, unreadable};
+use crate::session::{ListLimit, SqlResult, TextRow, read_ends, unreadable};
 
 /// A look that takes so much longer than the quickest makes a step of what is visible, so that the
 /// next is short again.
@@ -41,6 +41,7 @@ pub(crate) struct PostgresSource<S> {
     taken: Option<(Step, Page, Instant)>,
     /// How long the next page is held.
     hold: Duration,
+    list_limit: ListLimit,
     /// Whether others may be leaving rows alone for this relay.
     may_hold: bool,
     news: News,
@@ -57,6 +58,7 @@ impl<S: Session + 'static> PostgresSource<S> {
             own: format!("{:016x}", fastrand::u64(..)),
             taken: None,
             hold: HOLD_MIN,
+            list_limit: ListLimit::new(),
             may_hold: false,
             news: News::default(),
             quickest: REQUEST_MAX,
@@ -116,11 +118,14 @@ impl<S: Session + 'static> PostgresSource<S> {
                 Ok(TakeReply::Nothing)
             }
             NextStep::Push { claim, is_repeated } => {
-                let (sql, began) = (claim::claim(&claim, self.hold), Instant::now());
+                let (limit, began) = (self.list_limit.take(), Instant::now());
+                let sql = claim::claim(&claim, self.hold, limit);
                 let Some(rows) = self.step(&claim, &sql).await? else {
+                    self.list_limit.listed(limit, 0, 0);
                     return Ok(TakeReply::Locked);
                 };
-                let page = page::read(&rows, is_repeated)?;
+                let page = page::read(&rows, limit, is_repeated)?;
+                self.list_limit.listed(limit, page.found, page.rows.len());
                 let rows = page.rows.clone();
                 self.taken = Some((claim, page, began));
                 Ok(TakeReply::Rows(rows))
