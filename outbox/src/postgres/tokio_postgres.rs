@@ -1,5 +1,6 @@
 //! PostgreSQL by tokio-postgres.
 
+use std::error::Error as _;
 use std::sync::Arc;
 
 use duly::{Error, ErrorKind, Result};
@@ -142,7 +143,10 @@ fn of(error: &tokio_postgres::Error) -> SqlError {
         code: error.code().map(|code| code.code().to_owned()),
         text: match error.as_db_error() {
             Some(error) => error.message().to_owned(),
-            None => error.to_string(),
+            None => match error.source() {
+                Some(source) => format!("{error}: {source}"),
+                None => error.to_string(),
+            },
         },
     }
 }

@@ -125,6 +125,7 @@ do $$ declare lacking record; begin
             'duly_outbox'::regclass, 'duly_outbox_0'::regclass, 'duly_outbox_1'::regclass,
             'duly_outbox_2'::regclass, 'duly_outbox_refused'::regclass
         )
+        order by oid -- the parent first, as an insert locks them
     loop
         execute format('alter table %s replica identity full', lacking.of_table);
     end loop;

@@ -262,7 +262,7 @@ impl Tokens {
     }
 
     /// Returns the key of a token by its text, or by the handle that a list shows; `None` for a handle
-    /// of nothing in these tables. A token that has expired is in none.
+    /// of nothing in these tables. A token that has expired is in none, nor is its limit.
     async fn key_of(
         &self,
         (pool, namespace, token): (&str, &str, &str),
@@ -277,10 +277,9 @@ impl Tokens {
         for table in tables {
             // A token's own text may look like a handle.
             for prefix in [&by_handle, &by_text] {
-                let mut rows = self.state.list(*table, prefix).await?;
-                rows.retain(|(_, row)| *table != Table::Tokens || !has_expired(row, now_ms));
-                if let Some((key, _)) = rows.pop() {
-                    return Ok(Some(key));
+                if let Some((key, row)) = self.state.list(*table, prefix).await?.pop() {
+                    let is_over = *table == Table::Tokens && has_expired(&row, now_ms);
+                    return Ok((!is_over).then_some(key));
                 }
             }
         }

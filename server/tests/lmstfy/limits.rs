@@ -217,6 +217,14 @@ async fn a_handle_of_no_token_has_no_limit(world: World) {
     assert_eq!(limits(&world).await, Vec::<Value>::new());
     let audit = world.admin(Method::GET, "/audit").await.text;
     assert!(!audit.contains("limit"), "{audit}");
+    // Nor where one is left that has expired.
+    let expired = world.new_token("ns", "&expires_in=0").await;
+    limit(&world, &expired, body).await;
+    for method in [Method::POST, Method::GET, Method::DELETE] {
+        let path = format!("/token/ns/{}/limit", handle(&expired));
+        let response = world.admin_with(method.clone(), &path, body).await;
+        assert_eq!(response.status, 404, "{method} {path}: {response:?}");
+    }
     // Of a token it is as its text.
     let path = |token: &str| format!("/token/ns/{token}/limit");
     limit(&world, &handle(&world.token), body).await;

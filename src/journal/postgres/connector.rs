@@ -1,6 +1,8 @@
 //! Connections to a server of PostgreSQL, encrypted as its URL says.
 
+use std::error::Error as _;
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
@@ -92,13 +94,20 @@ impl Connector {
         match config.connect(tls).await {
             Ok((client, connection)) => Ok(PgConnection::new(client, connection)),
             // A reply of the server is final, encrypted or not.
-            Err(fault) if self.mode == Tls::Required || fault.code().is_some() => Err(fault),
+            Err(fault) if self.mode == Tls::Required || is_reply(&fault) => Err(fault),
             Err(_) => {
                 let (client, connection) = config.connect(NoTls).await?;
                 Ok(PgConnection::new(client, connection))
             }
         }
     }
+}
+
+/// Whether a server has replied, one that does not write among them: that is found out after the login.
+fn is_reply(fault: &PgError) -> bool {
+    let source = fault.source().and_then(|it| it.downcast_ref::<io::Error>());
+    let writes_not = source.is_some_and(|it| it.kind() == io::ErrorKind::PermissionDenied);
+    fault.code().is_some() || writes_not
 }
 
 /// One connection. When it ends, so does its transaction.

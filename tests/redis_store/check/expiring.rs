@@ -57,3 +57,38 @@ async fn what_has_expired_ends_once_its_entry_is_repaired() {
         assert_eq!(pushed[0].verdict, PushOutcome::Accepted, "{damage}");
     }
 }
+
+/// A batch is written in one: what it refuses leaves nothing.
+#[tokio::test]
+async fn an_event_that_a_push_refuses_has_no_entry() {
+    let bucket = Bucket::with_expiry(true).await;
+    let bare = &bucket.bare;
+    let event = |unique: Option<&str>| {
+        let mut event = bare.plain(bare.new_id(), When::After(Duration::from_secs(60)));
+        let envelope = Arc::make_mut(&mut event.envelope);
+        envelope.unique = unique.map(str::to_owned);
+        envelope.expires = Some(Timestamp::from_millis(4_000_000_000_000));
+        event
+    };
+    bare.apply(StoreOp::Push(vec![event(Some("nine"))]))
+        .await
+        .unwrap();
+    for uniques in [
+        [Some("nine"), None, None],
+        [None, Some("nine"), Some("ten")],
+        [Some("nine"), Some("nine"), None],
+    ] {
+        let batch = uniques.map(event).to_vec();
+        let refused = batch
+            .iter()
+            .filter(|it| it.envelope.unique.as_deref() == Some("nine"));
+        let refused = refused.count();
+        let pushed = bare.typed(StoreOp::push(batch)).await.unwrap();
+        let duplicates = pushed
+            .iter()
+            .filter(|it| matches!(it.verdict, PushOutcome::Duplicate(_)));
+        assert_eq!(duplicates.count(), refused, "{uniques:?}");
+        let found = bucket.check(false).await;
+        assert!(found.is_empty(), "{uniques:?}: {found:#?}");
+    }
+}

@@ -267,12 +267,13 @@ local function push(i)
     local key, unique
     if has_extras(body) then
       key, unique = keys_of(body)
+      if unique and taken(i, unique, replacing[i]) then
+        return
+      end
       add_expiry(id, body, dues[i])
     end
-    if not unique then
-      add(i, id, body, key)
-    elseif not taken(i, unique, replacing[i]) then
-      add(i, id, body, key)
+    add(i, id, body, key)
+    if unique then
       write()
       call("HSET", UNIQUE, unique, id)
       own[id] = true

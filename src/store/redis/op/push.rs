@@ -41,6 +41,8 @@ pub(in crate::store::redis) type Pushes = CallQueues<BucketKey, PendingPush>;
 /// A push that waits for its reply.
 pub(in crate::store::redis) struct PendingPush {
     events: Vec<NewEvent>,
+    /// Those of its first events, which are decided.
+    reports: Vec<PushReport>,
     bytes: usize,
     /// It must not share a batch.
     alone: bool,
@@ -48,6 +50,21 @@ pub(in crate::store::redis) struct PendingPush {
     until: Instant,
     response: oneshot::Sender<Result<Response>>,
     _reserved: Reservation,
+}
+
+impl PendingPush {
+    fn undecided(&self) -> &[NewEvent] {
+        self.events.get(self.reports.len()..).unwrap_or_default()
+    }
+
+    /// Tells its caller that all is decided, or that it was given up.
+    fn reply(self, outcome: Result<u64>) {
+        let response = outcome.map(|now_us| Response {
+            now_us,
+            reply: Reply::Pushed(self.reports),
+        });
+        let _ = self.response.send(response); // unless it was cancelled
+    }
 }
 
 /// Pushes events in a batch with other pushes to this bucket; in several calls where one would
@@ -100,12 +117,7 @@ impl CombinedReply {
             if self.pushed.is_empty() {
                 error
             } else {
-                Error::new(
-            ErrorKind::Unknown,
-            "a part of the events was pushed and the rest may not be; pushing the same ids again \
-             is safe",
-        )
-        .because(error)
+                half_way().because(error)
             }
         })?;
         let Reply::Pushed(pushed) = response.reply else {
@@ -125,6 +137,14 @@ impl CombinedReply {
     }
 }
 
+/// Returns the error of a push of which some events are decided.
+fn half_way() -> Error {
+    Error::new(
+        ErrorKind::Unknown,
+        "a part of the events was pushed and the rest may not be; pushing the same ids again is safe",
+    )
+}
+
 /// Pushes a part that fits into one call.
 async fn push_part(
     pushes: &Arc<Pushes>,
@@ -142,6 +162,7 @@ async fn push_part(
             .iter()
             .any(|event| may_be_refused(event, shared.now_us())),
         events,
+        reports: Vec::new(),
         until: now + shared.options.retry_for,
         response,
         _reserved: reserved,
@@ -242,18 +263,8 @@ async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<Pendin
         }
         let until = batch.iter().map(|waiting| waiting.until).max();
         let until = until.unwrap_or_else(Instant::now); // it is not empty
-        let events = batch.iter().flat_map(|waiting| &waiting.events);
-        let error = match attempt(shared, bucket, until, events, &mut attempts).await {
-            Ok((now_us, pushed)) => {
-                let mut pushed = pushed.into_iter();
-                for waiting in batch {
-                    let own = pushed.by_ref().take(waiting.events.len()).collect();
-                    let reply = Reply::Pushed(own);
-                    let _ = waiting.response.send(Ok(Response { now_us, reply })); // unless it was cancelled
-                }
-                return;
-            }
-            Err(error) => error,
+        let Err(error) = attempt(shared, bucket, until, &mut batch, &mut attempts).await else {
+            return;
         };
         let may_pass = attempts.failed(error.kind());
         let error = Arc::new(error);
@@ -263,7 +274,12 @@ async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<Pendin
             .into_iter()
             .partition(|waiting| may_pass && next <= waiting.until);
         for waiting in over {
-            let _ = waiting.response.send(Err(given_up(&attempts, &error)));
+            let error = if waiting.reports.is_empty() {
+                given_up(&attempts, &error)
+            } else {
+                half_way().because(Arc::clone(&error))
+            };
+            waiting.reply(Err(error));
         }
         batch = again;
         if batch.is_empty() {
@@ -288,35 +304,30 @@ pub(super) fn given_up(attempts: &Attempts, last: &Arc<Error>) -> Error {
 }
 
 /// Makes one attempt: registers the bucket if needed, and calls the script until every event is
-/// decided.
-async fn attempt<'e>(
+/// decided. Whose events are, gets its reply and leaves the batch.
+async fn attempt(
     shared: &Arc<Shared>,
     bucket: &BucketKey,
     until: Instant,
-    events: impl Iterator<Item = &'e NewEvent> + Clone,
+    batch: &mut Vec<PendingPush>,
     attempts: &mut Attempts,
-) -> Result<(u64, Vec<PushReport>)> {
+) -> Result<()> {
     register(shared, bucket, until).await?;
-    let mut whole = Vec::new();
-    loop {
-        let mut rest = events.clone().skip(whole.len());
-        let pushed = call(shared, bucket, rest.clone(), attempts).await;
-        if pushed.is_err() && !whole.is_empty() {
-            attempts.may_have_happened();
-        }
-        let Pushed {
-            now_us, reports, ..
-        } = pushed?;
-        let is_last = rest.nth(reports.len()).is_none();
-        if whole.is_empty() {
-            whole = reports; // nearly always all: they need no other place
-        } else {
-            whole.extend(reports);
-        }
-        if is_last {
-            return Ok((now_us, whole));
+    while !batch.is_empty() {
+        let events = batch.iter().flat_map(PendingPush::undecided);
+        let pushed = call(shared, bucket, events, attempts).await?;
+        let mut reports = pushed.reports.into_iter();
+        for mut waiting in std::mem::take(batch) {
+            let left = waiting.undecided().len();
+            waiting.reports.extend(reports.by_ref().take(left));
+            if waiting.undecided().is_empty() {
+                waiting.reply(Ok(pushed.now_us));
+            } else {
+                batch.push(waiting);
+            }
         }
     }
+    Ok(())
 }
 
 /// Calls the script.
