@@ -115,8 +115,9 @@ async fn a_backlog_is_not_deferred_beside_the_deferred_rows_of_its_bucket() {
         eventually("the store has all", has_all).await;
         outbox.settled().await;
         relay.stop().await;
-        // The number of one more says how many there were; some pages may come before their group is
-        // known, or beside deferred rows that take their time.
+        // The number of one more says how many there were, and on MariaDB, where numbers are taken by
+        // the thousand, some more; some pages may come before their group is known, or beside deferred
+        // rows that take their time.
         defer(ALL..ALL + 1).await;
         let number = if matches!(outbox, Outbox::Mysql(_)) {
             "n"
@@ -126,7 +127,7 @@ async fn a_backlog_is_not_deferred_beside_the_deferred_rows_of_its_bucket() {
         let last = format!("select max({number}) from duly_outbox_deferred");
         let deferred = outbox.number(&last).await;
         assert!(
-            deferred < 8_000,
+            deferred < 11_000,
             "{}: {deferred} were deferred",
             outbox.name()
         );

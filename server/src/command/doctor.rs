@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
-use duly::QueueName;
 use duly::admin::{Damage, DamageKind, StoreReport};
 use duly::time::Timestamp;
+use duly::{ErrorKind, QueueName};
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -82,8 +82,11 @@ pub(crate) async fn run(target: &Target, command: DoctorCommand) -> Result<()> {
         }
     };
     bar.finish_and_clear();
-    // One that failed half-way may have repaired something.
-    let has_repaired = report.as_ref().map_or(true, |report| report.repaired > 0);
+    // One that failed half-way may have repaired something; one that was refused has not begun.
+    let has_repaired = match &report {
+        Ok(report) => report.repaired > 0,
+        Err(error) => error.kind() != ErrorKind::Invalid,
+    };
     if command.repair && !is_audited && has_repaired {
         audit(&store, &command.queue).await;
     }

@@ -128,7 +128,7 @@ calls! {
         schedules::page_with(&it.bus.schedules(), 0, None, (None, 100)).await
     };
     ClosedWithItsRuntime moved_clock settled: |it| moved_clock::settled(&it.bus);
-    Closed moved_clock work: |it| moved_clock::work(&it.bus, it.pulled.name());
+    ClosedWithItsRuntime moved_clock work: |it| moved_clock::work(&it.bus, it.pulled.name());
     Closed __outbox outside: |it| outbox::outside(&it.bus, it.pulled.push(1, day()));
     Closed __outbox push: |it| async {
         let staged = outbox::stage(it.pulled.event(1).after(day()))?;
