@@ -1,5 +1,6 @@
 //! Schedules: what recurs, and when.
 
+mod ahead;
 mod builds;
 mod bursts;
 mod calendar;

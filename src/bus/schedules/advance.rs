@@ -8,7 +8,7 @@ use futures_util::TryStreamExt;
 use crate::bus::fan_out::as_they_come;
 use crate::bus::inner::Inner;
 use crate::bus::schedules::history::{cancel, is_cancelled};
-use crate::bus::schedules::link::{Link, PushedOccurrences, bucket_of};
+use crate::bus::schedules::link::{Link, NEARLY_DUE, PushedOccurrences, bucket_of};
 use crate::bus::schedules::links::{Links, StoredLink};
 use crate::bus::schedules::occurrence_options::OccurrenceOptions;
 use crate::bus::schedules::waiting::{cancel_waiting, left_places, note_waiting, waits};
@@ -189,19 +189,19 @@ async fn withdraw(inner: &Arc<Inner>, link: &mut Link, now: Timestamp) -> Result
     let (mut first, was_ahead) = (None, !link.pushed.ahead.is_empty());
     while let Some(instant) = link.pushed.ahead.last().copied() {
         let id = link.id_of(&link.pushed, instant);
-        let is_to_come = instant > now;
         let is_back =
-            if is_to_come || (link.takes_all_back() && waits(inner, &place, id, now).await?) {
+            if instant > now || (link.takes_all_back() && waits(inner, &place, id, now).await?) {
                 cancel(inner, &place, id).await? // also by an earlier look
             } else {
                 // What is due is under way, unless an earlier look has taken it back in time.
                 is_cancelled(inner, &place, id).await?
             };
         if !is_back {
-            if !is_to_come && !link.begins_anew {
+            // It is under way, also one that was leased ahead of its time.
+            if instant.since(now) <= NEARLY_DUE && !link.begins_anew {
                 break;
             }
-            link.decided.insert(instant); // it is under way, or somebody has run it early
+            link.decided.insert(instant); // or somebody has run it early
         }
         link.pushed.ahead.pop();
         first = Some(instant);

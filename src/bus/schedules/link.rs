@@ -26,6 +26,8 @@ pub(super) const VERSION: u32 = 1;
 pub(super) const NAME_MAX: usize = 200;
 /// How long an instant that is past counts as decided: clocks of programs differ by less.
 const KEPT_FOR: Duration = Duration::from_secs(60);
+/// What is due within this time counts as under way.
+pub(super) const NEARLY_DUE: Duration = Duration::from_secs(1);
 
 /// A link of the chain of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::TryStreamExt;
 
 use crate::bus::fan_out::as_they_come;
 use crate::bus::inner::Inner;
 use crate::bus::schedules::history::cancel;
-use crate::bus::schedules::link::{LeftPlace, Link};
+use crate::bus::schedules::link::{LeftPlace, Link, NEARLY_DUE};
 use crate::core::op::{BATCH_MAX, PeekBy, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, Occurrence, State};
@@ -19,8 +18,6 @@ use crate::time::Timestamp;
 /// The most places that are noted as left: one whose queue is changed more often within its jitter
 /// forgets the earliest.
 const LEFT_MAX: usize = 16;
-/// What is due within this time counts as under way.
-const NEARLY_DUE: Duration = Duration::from_secs(1);
 
 /// An occurrence that waits.
 struct Waiting {
