@@ -19,6 +19,7 @@ mod odd;
 mod peers;
 mod programs;
 mod random;
+mod replaced;
 mod replayed;
 mod runs;
 mod stops;

@@ -15,7 +15,7 @@ const KNOWN: &str = "Europe/Berlin";
 const UNKNOWN: &str = "Mars/Olympus1";
 
 /// Names another zone in the stored schedules, as a process with other zones would.
-async fn rename(shared: &Shared, from: &str, to: &str) {
+pub(super) async fn rename(shared: &Shared, from: &str, to: &str) {
     for (_, event) in shared.events().await {
         let body = event.body.as_ref().unwrap();
         let text = String::from_utf8(body.payload.as_bytes().to_vec()).unwrap();

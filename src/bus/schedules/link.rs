@@ -226,6 +226,9 @@ impl Link {
         if was_removed {
             self.paused = None; // it is another schedule
             self.begins_anew = true;
+            // What is under way does not come twice; what was cancelled comes.
+            self.decided
+                .retain(|instant| instant.since(now) <= NEARLY_DUE);
         }
         if was_removed || is_unknown {
             self.progress.through = self.progress.through.max(now);
