@@ -256,18 +256,25 @@ async fn a_large_row_of_postgresql_is_passed_without_a_read_of_those_behind_it()
         tx.commit().await.unwrap();
         let passed = backlog.fill_postgres(&database, &mails, ROWS).await;
         let client = database.client().await;
+        // It reads, too.
+        let tables = ["outbox_0", "outbox_1", "outbox_2", "outbox_deferred"];
+        for table in tables {
+            let off = "autovacuum_enabled = false, toast.autovacuum_enabled = false";
+            let off = format!("alter table duly_{table} set ({off})");
+            client.batch_execute(&off).await.unwrap();
+        }
         let before = blocks(&client).await;
         let relay = Relay::connect(&bus, &database.url, RelayOptions::default());
         let relay = relay.await.unwrap();
-        let some = async || number(&client, &passed).await >= ROWS / 4;
-        eventually("some are passed", some).await;
+        let most = async || number(&client, &passed).await >= ROWS * 3 / 4;
+        eventually("most are passed", most).await;
         relay.stop().await;
         let passed = number(&client, &passed).await;
         let blocks = blocks(&client).await - before;
         let each = blocks / passed / BLOCKS;
         println!("{backlog:?} behind {small}: {passed} rows, {each} reads and writes of each");
         assert!(
-            each < 20,
+            each < 15,
             "{backlog:?} behind {small}: {blocks} blocks for {passed} rows"
         );
         assert_eq!(number(&client, REFUSED).await, 0);
