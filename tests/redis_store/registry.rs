@@ -1,6 +1,7 @@
 //! The registry of buckets and of what was set: what nodes read of it, and what becomes of it in a
 //! failover that loses the last writes.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use duly::store::{MemberInfo, RedisStore, Setting, Store};
 use duly::time::{Timestamp, When};
 use duly::{QueueName, Unique};
 use futures_util::future::join_all;
+use futures_util::poll;
+use tokio::task::yield_now;
 
 use crate::redis_store::kit::{Read, fresh, push_to, pusher, stop, until};
 use crate::servers::Redis;
@@ -218,7 +221,14 @@ async fn the_buckets_of_a_queue_are_those_of_now_and_calls_at_once_share_a_read(
         assert_eq!(listed.len(), usize::from(bucket) + 1);
     }
     let before = calls(&server, "lrange");
-    let reads = join_all((0..200).map(|_| reader.buckets_of(&queue))).await;
+    server.stop_process(); // none ends before the last one has begun
+    let mut reads = pin!(join_all((0..200).map(|_| reader.buckets_of(&queue))));
+    for _ in 0..20 {
+        assert!(poll!(&mut reads).is_pending());
+        yield_now().await;
+    }
+    server.cont();
+    let reads = reads.await;
     assert!(
         reads
             .iter()
