@@ -238,7 +238,7 @@ async fn number(client: &tokio_postgres::Client, sql: &str) -> i64 {
 /// small rows, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_row_of_postgresql_is_passed_without_a_read_of_those_behind_it() {
-    const ROWS: i64 = 96;
+    const ROWS: i64 = 64;
     const BLOCKS: i64 = (1 << 20) / (8 << 10); // in a row
     for (backlog, small) in [
         (Backlog::Staged, 0),

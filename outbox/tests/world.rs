@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::servers::{schema as name, shared_mariadb, shared_postgres};
 
-pub(crate) const LATE: Duration = Duration::from_secs(60);
+pub(crate) const LATE: Duration = Duration::from_secs(120);
 
 /// A payload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
