@@ -20,6 +20,10 @@ fn is_whole(figures: &Value) {
         assert!(figures[figure].as_f64() > Some(0.0), "{figures}");
         assert!(figures["ceiling"][figure].as_f64() > Some(0.0), "{figures}");
     }
+    for figure in ["own", "mixed", "failing", "cancelled"] {
+        let rate = figures[format!("{figure}_per_s")].as_f64();
+        assert!(rate > Some(0.0), "{figures}");
+    }
     assert!(
         figures["bytes_per_event"].as_f64() >= Some(0.0),
         "{figures}"
@@ -99,9 +103,10 @@ async fn interrupted(
 }
 
 /// Workloads, events, and the signals that interrupt them.
-const INTERRUPTED: [(&str, &str, &str); 4] = [
+const INTERRUPTED: [(&str, &str, &str); 5] = [
     ("push", "1000000", "INT"),
     ("drain", "1000000", "TERM"),
+    ("cancelled", "1000000", "TERM"),
     ("lateness", "1000000", "HUP"),
     ("herd", "1000000", "INT"),
 ];

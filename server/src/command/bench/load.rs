@@ -1,4 +1,4 @@
-//! The workloads, through the library.
+//! The workloads of equal events, through the library.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,12 +19,14 @@ use crate::command::values::{now, now_us};
 pub(super) const IN_FLIGHT: usize = 64;
 /// Events of a batch.
 pub(super) const BATCH: usize = 1_000;
-const HOUR: Duration = Duration::from_secs(3_600);
+pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 /// How long after its push an event of the workload lateness is due.
 const DELAY: Duration = Duration::from_secs(2);
 /// When nothing has started for so long, what has not will not.
 const PATIENCE: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(10);
+/// After how long an event that fails is handled again.
+const AGAIN: Duration = Duration::from_millis(100);
 const QUEUE: &str = "bench";
 
 /// 64 bytes with the quotes of JSON: when it is due, in microseconds, and its number.
@@ -38,14 +40,28 @@ pub(super) fn per_second(events: u64, took: Duration) -> f64 {
 
 /// The starts of events: how late each was, in microseconds.
 #[derive(Debug, Default)]
-struct Watch {
+pub(super) struct Watch {
     started: AtomicUsize,
     late_us: Mutex<Vec<i64>>,
+    /// Of so many events one fails at its first attempt; 0 for none.
+    fails_one_in: u64,
 }
 
 impl Watch {
+    pub(super) fn failing(one_in: u64) -> Self {
+        Self {
+            fails_one_in: one_in,
+            ..Self::default()
+        }
+    }
+
+    fn fails(&self, event: &Event<String>) -> bool {
+        let number = || event.payload.get(16..24)?.parse::<u64>().ok();
+        event.attempt() == 1 && number().is_some_and(|it| it.is_multiple_of(self.fails_one_in))
+    }
+
     /// Waits until so many have started.
-    async fn until(&self, events: u64) -> Result<()> {
+    pub(super) async fn until(&self, events: u64) -> Result<()> {
         let (mut last, mut changed) = (0, Instant::now());
         loop {
             let started = self.started.load(Ordering::Acquire);
@@ -83,6 +99,9 @@ impl Handler for Starts {
         event: Event<String>,
         _cx: &Context,
     ) -> std::result::Result<(), duly::Failure> {
+        if self.0.fails(&event) {
+            return Err(duly::Failure::retry_after(AGAIN, "not yet"));
+        }
         let due_us = event.payload.get(..16).and_then(|due| due.parse().ok());
         let late = now_us() as i64 - due_us.unwrap_or(0);
         self.0.late_us.lock().push(late);
@@ -116,7 +135,7 @@ async fn open(place: &Place, watch: Option<&Arc<Watch>>) -> Result<(Bus, Queue<S
 
 /// Does some work with a bus, and closes it however the work ends, so that nothing goes on at a place
 /// that is removed.
-async fn with_bus<T>(
+pub(super) async fn with_bus<T>(
     place: &Place,
     watch: Option<&Arc<Watch>>,
     work: impl AsyncFnOnce(&Bus, Queue<String>) -> Result<T>,
@@ -189,7 +208,7 @@ pub(super) async fn drain(place: &Place, events: u64) -> Result<f64> {
 }
 
 /// Waits until what was due is settled.
-async fn settled(bus: &Bus) -> Result<()> {
+pub(super) async fn settled(bus: &Bus) -> Result<()> {
     let is_over = async {
         loop {
             let stats = bus.stats(QUEUE).await?;

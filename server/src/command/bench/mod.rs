@@ -1,11 +1,13 @@
-//! `duly bench`: four workloads against a store, and the raw ceiling of the same store.
+//! `duly bench`: workloads against a store, and the raw ceiling of the same store.
 //!
-//! [`place`] is where it works, apart from the data of others; [`load`] runs the workloads through
-//! the library, [`ceiling`] the same work without it.
+//! [`place`] is where it works, apart from the data of others; [`load`] runs the workloads of equal
+//! events through the library and [`shape`] those of events that have something of their own;
+//! [`ceiling`] does the same work as `load` without the library.
 
 mod ceiling;
 mod load;
 mod place;
+mod shape;
 
 use std::path::PathBuf;
 
@@ -14,6 +16,7 @@ use serde::Serialize;
 
 use self::ceiling::Ceiling;
 use self::place::Place;
+use self::shape::Shape;
 use super::error::{CommandError, Result};
 use super::output::{Output, progress};
 
@@ -24,7 +27,7 @@ pub(crate) struct BenchCommand {
     /// of one that is interrupted
     #[arg(long, value_name = "URL")]
     store: String,
-    /// The events of the workloads push, drain and herd
+    /// The events of each workload but lateness
     #[arg(long, value_name = "N", default_value_t = 100_000,
         value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     events: u64,
@@ -50,6 +53,14 @@ enum Workload {
     Push,
     /// Handles events that are due, 64 at a time
     Drain,
+    /// Pushes events one by one that are due at times of their own, and handles them
+    Own,
+    /// The same with events that are plain, or have a key, a unique key or an expiry
+    Mixed,
+    /// The same with events of which one in eight fails at its first attempt
+    Failing,
+    /// The same with events of which every second one is cancelled
+    Cancelled,
     /// How late events start at a steady rate, each pushed 2 s before, or the rate is refused
     Lateness,
     /// How late events start that are due at one instant
@@ -65,6 +76,10 @@ struct Figures {
     push_batch_per_s: Option<f64>,
     bytes_per_event: Option<f64>,
     drain_per_s: Option<f64>,
+    own_per_s: Option<f64>,
+    mixed_per_s: Option<f64>,
+    failing_per_s: Option<f64>,
+    cancelled_per_s: Option<f64>,
     lateness_ms: Option<LatenessFigures>,
     herd_ms: Option<HerdFigures>,
     ceiling: CeilingFigures,
@@ -144,6 +159,25 @@ async fn measure(place: &Place, command: &BenchCommand) -> Result<Figures> {
         };
         figures.ceiling.drain_per_s = Some(place.unless_interrupted(raw()).await?);
     }
+    for (workload, shape, figure) in [
+        (Workload::Own, Shape::Own, &mut figures.own_per_s),
+        (Workload::Mixed, Shape::Mixed, &mut figures.mixed_per_s),
+        (
+            Workload::Failing,
+            Shape::Failing,
+            &mut figures.failing_per_s,
+        ),
+        (
+            Workload::Cancelled,
+            Shape::Cancelled,
+            &mut figures.cancelled_per_s,
+        ),
+    ] {
+        if runs(workload) {
+            bar.set_message(shape.name());
+            *figure = Some(shape::run(place, events, shape).await?);
+        }
+    }
     bar.set_message("lateness");
     if runs(Workload::Lateness) {
         let late = load::lateness(place, command.rate, command.seconds).await?;
@@ -194,6 +228,10 @@ fn show(figures: &Figures) -> Result<()> {
             ceiling.bytes_per_event,
         ),
         ("drain, per s", figures.drain_per_s, ceiling.drain_per_s),
+        ("due at own times, per s", figures.own_per_s, None),
+        ("mixed, per s", figures.mixed_per_s, None),
+        ("one in 8 fails, per s", figures.failing_per_s, None),
+        ("half cancelled, per s", figures.cancelled_per_s, None),
     ];
     let rows = rows.into_iter().filter(|(_, figure, _)| figure.is_some());
     let rows: Vec<_> = rows
