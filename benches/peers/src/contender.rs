@@ -30,14 +30,17 @@ pub struct Setup {
 /// What events have of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Each a due time.
-    Own,
+    /// Nothing.
+    Plain,
+    /// Each a due time, so many in a millisecond.
+    Own { a_ms: usize },
     /// Of four, one is plain, one has a key, one a unique key, and one an expiry.
     Mixed,
     /// One in eight fails once.
     Failing,
-    /// Each a due time, and every second one is cancelled when it was accepted.
-    Cancelled,
+    /// Each a due time, so many in a millisecond, and every second one is cancelled when it was
+    /// accepted.
+    Cancelled { a_ms: usize },
 }
 
 /// Where an event goes, and when it is due; at once without a time.

@@ -18,8 +18,8 @@ usage: duly-peers [--quick] [--aof] [--redis PATH] [--passes N] [--events N] [--
   --events N    events of a push or a drain (100000)
   --herd N      events that are due at one instant (50000)
   --seconds N   how long lateness and idleness are watched (10)
-  --works       some of: push, bulk, drain, own, mixed, failing, cancelled, late, fast, shipped,
-                herd, ahead, idle, resting
+  --works       some of: push, bulk, drain, single, own, own-5000, own-1000, mixed, failing,
+                cancelled, late, fast, shipped, herd, ahead, idle, resting
   --contenders  some of: ceiling, ceiling-norecord, ceiling-256, duly, apalis-redis, bullmq,
                 oxana, chasquimq, beanstalkd";
 

@@ -36,7 +36,10 @@ pub enum Work {
     Push,
     Bulk,
     Drain,
+    Single,
     Own,
+    Own5,
+    Own1,
     Mixed,
     Failing,
     Cancelled,
@@ -50,11 +53,14 @@ pub enum Work {
 }
 
 impl Work {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Push,
         Self::Bulk,
         Self::Drain,
+        Self::Single,
         Self::Own,
+        Self::Own5,
+        Self::Own1,
         Self::Mixed,
         Self::Failing,
         Self::Cancelled,
@@ -72,7 +78,10 @@ impl Work {
             Self::Push => "push",
             Self::Bulk => "bulk",
             Self::Drain => "drain",
+            Self::Single => "single",
             Self::Own => "own",
+            Self::Own5 => "own-5000",
+            Self::Own1 => "own-1000",
             Self::Mixed => "mixed",
             Self::Failing => "failing",
             Self::Cancelled => "cancelled",
@@ -99,7 +108,14 @@ impl Work {
             Self::Drain => {
                 format!("push {events} events due at once, and handle them, 64 at a time")
             }
+            Self::Single => {
+                format!(
+                    "push {events} events due at once, one by one, and handle them, 64 at a time"
+                )
+            }
             Self::Own => format!("push {events} events, each due at its own time, and handle them"),
+            Self::Own5 => format!("the same for {seconds} s, 5000 of them due in each second"),
+            Self::Own1 => format!("the same for {seconds} s, 1000 of them due in each second"),
             Self::Mixed => {
                 format!("push {events} events, plain, keyed, unique, expiring, and handle them")
             }
@@ -120,14 +136,26 @@ impl Work {
     /// Does the work, and says what was measured: pairs of a name and a value.
     pub async fn measure<C: Contender>(self, url: &str, size: Size) -> Result<Vec<(String, f64)>> {
         let bench = Bench { url, size };
+        let ms = size.span.as_millis() as usize;
         match self {
             Self::Push => bench.push::<C>().await,
             Self::Bulk => bench.bulk::<C>().await,
             Self::Drain => bench.drain::<C>().await,
-            Self::Own => bench.shaped::<C>(Shape::Own).await,
-            Self::Mixed => bench.shaped::<C>(Shape::Mixed).await,
-            Self::Failing => bench.shaped::<C>(Shape::Failing).await,
-            Self::Cancelled => bench.shaped::<C>(Shape::Cancelled).await,
+            Self::Single => bench.shaped::<C>(Shape::Plain, size.events).await,
+            Self::Own => {
+                bench
+                    .shaped::<C>(Shape::Own { a_ms: 20 }, size.events)
+                    .await
+            }
+            Self::Own5 => bench.shaped::<C>(Shape::Own { a_ms: 5 }, 5 * ms).await,
+            Self::Own1 => bench.shaped::<C>(Shape::Own { a_ms: 1 }, ms).await,
+            Self::Mixed => bench.shaped::<C>(Shape::Mixed, size.events).await,
+            Self::Failing => bench.shaped::<C>(Shape::Failing, size.events).await,
+            Self::Cancelled => {
+                bench
+                    .shaped::<C>(Shape::Cancelled { a_ms: 20 }, size.events)
+                    .await
+            }
             Self::Late => bench.late::<C>(1_000, false).await,
             Self::Fast => bench.late::<C>(20_000, false).await,
             Self::Shipped => bench.late::<C>(1_000, true).await,

@@ -15,7 +15,8 @@ impl Table {
         columns: &[Entry],
     ) -> Option<(&'static str, [Option<Base>; 2])> {
         let (line, more_is_better) = match work {
-            Work::Push | Work::Bulk | Work::Drain | Work::Own => ("events/s", true),
+            Work::Push | Work::Bulk | Work::Drain | Work::Single | Work::Own => ("events/s", true),
+            Work::Own5 | Work::Own1 => ("p99 ms", false),
             Work::Late | Work::Fast | Work::Shipped => ("p99 ms", false),
             Work::Herd | Work::Ahead => ("last ms", false),
             Work::Mixed | Work::Failing | Work::Cancelled => return None,

@@ -1,5 +1,5 @@
-//! Shapes of load beside the plain one: events that are pushed one by one and handled, each with
-//! something of its own.
+//! Shapes of load: events that are pushed one by one and handled, plain ones or each with something
+//! of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,15 @@ use crate::payload::{Watch, now_us, payload};
 
 /// Callers that push, each the next event when its last one is accepted.
 const CALLERS: usize = 64;
-/// How many events are due in each millisecond, where each is due at its own time.
-const A_MS: usize = 20;
 /// From the first push until the first of those is due: as long as their pushes take, or more.
 const LEAD_MS: u64 = 2_000;
 
 impl Bench<'_> {
-    pub(super) async fn shaped<C: Contender>(&self, shape: Shape) -> Result<Figures> {
-        let events = self.size.events;
+    pub(super) async fn shaped<C: Contender>(
+        &self,
+        shape: Shape,
+        events: usize,
+    ) -> Result<Figures> {
         let (watch, handled) = (Watch::new(events), shape.handled(events));
         let setup = Setup {
             shape: Some(shape),
@@ -34,8 +35,10 @@ impl Bench<'_> {
         let mut gauge = crate::server::Gauge::new(self.url)?;
         let first_ms = now_us() / 1_000 + LEAD_MS;
         let due_ms = move |number: usize| match shape {
-            Shape::Own | Shape::Cancelled => Some(first_ms + (number / A_MS) as u64),
-            Shape::Mixed | Shape::Failing => None,
+            Shape::Own { a_ms } | Shape::Cancelled { a_ms } => {
+                Some(first_ms + (number / a_ms) as u64)
+            }
+            Shape::Plain | Shape::Mixed | Shape::Failing => None,
         };
         let (server_us, own, start) = (gauge.cpu_us()?, cpu_time(), Instant::now());
         let mut pushes = JoinSet::new();
@@ -64,11 +67,13 @@ impl Bench<'_> {
         if watch.started() != handled {
             return Ok(figures);
         }
-        if let Shape::Own | Shape::Cancelled = shape {
+        if let Shape::Own { .. } | Shape::Cancelled { .. } = shape {
             figures.push(rate(events, pushed));
             let late = watch.lateness();
-            let at = late.get(late.len().saturating_sub(1) * 99 / 100);
-            figures.extend(at.map(|us| ("p99 ms".to_owned(), *us as f64 / 1e3)));
+            for (name, percent) in [("p50 ms", 50), ("p99 ms", 99)] {
+                let at = late.get(late.len().saturating_sub(1) * percent / 100);
+                figures.extend(at.map(|us| (name.to_owned(), *us as f64 / 1e3)));
+            }
             figures.push(early(&late));
         } else {
             figures.push(rate(events, took));
@@ -83,7 +88,7 @@ impl Shape {
     /// How many of the events are handled.
     fn handled(self, events: usize) -> usize {
         match self {
-            Self::Cancelled => events.div_ceil(2),
+            Self::Cancelled { .. } => events.div_ceil(2),
             _ => events,
         }
     }
@@ -98,6 +103,6 @@ impl Shape {
 
     /// Whether an event is cancelled.
     pub fn is_cancelled(self, number: usize) -> bool {
-        self == Self::Cancelled && number % 2 == 1
+        matches!(self, Self::Cancelled { .. }) && number % 2 == 1
     }
 }
