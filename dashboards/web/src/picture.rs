@@ -48,6 +48,7 @@ pub(crate) struct Picture {
     pub(crate) uncounted: BTreeMap<QueueName, String>,
     /// Whether every queue was counted once.
     pub(crate) is_whole: bool,
+    /// The settings of queues in the last round; pages read those of now.
     pub(crate) controls: BTreeMap<QueueName, Control>,
     pub(crate) nodes: Vec<NodeNow>,
     pub(crate) history: VecDeque<Point>,
@@ -65,22 +66,6 @@ pub(crate) struct Picture {
 }
 
 impl Picture {
-    /// Sets what is set of a queue, and its counts where they are known.
-    pub(crate) fn set(
-        &mut self,
-        queue: &QueueName,
-        control: Option<Control>,
-        stats: Option<QueueStats>,
-    ) {
-        match control {
-            Some(control) => drop(self.controls.insert(queue.clone(), control)),
-            None => drop(self.controls.remove(queue)),
-        }
-        if let Some(stats) = stats {
-            self.count(queue.clone(), stats);
-        }
-    }
-
     /// Sets the counts of a queue.
     pub(crate) fn count(&mut self, queue: QueueName, stats: QueueStats) {
         self.uncounted.remove(&queue);

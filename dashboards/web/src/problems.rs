@@ -10,6 +10,7 @@ use duly::time::Timestamp;
 use crate::access::User;
 use crate::minutes::Minutes;
 use crate::picture::{NodeNow, Picture};
+use crate::sample::Settings;
 use crate::text::{self, count, encoded, number, span};
 
 /// From when on a wait counts as late, and as bad.
@@ -65,7 +66,7 @@ pub(crate) struct Problem {
 /// Returns what is wrong, worst first, and how much more there is.
 pub(crate) fn find(
     picture: &Picture,
-    load: &[QueueLoad],
+    settings: &Settings,
     user: &User,
     now: Timestamp,
 ) -> (Vec<Problem>, usize) {
@@ -92,7 +93,7 @@ pub(crate) fn find(
         });
     }
     for name in picture.queues.keys().filter(|name| user.sees(name)) {
-        found.extend(late(picture, load, name, now));
+        found.extend(late(picture, settings, name, now));
         found.extend(dead(picture, name));
     }
     found.extend(outbox(picture, user));
@@ -121,11 +122,12 @@ fn uncounted(picture: &Picture, user: &User) -> Option<Problem> {
 }
 
 /// A queue whose events wait for too long, or that is paused.
-fn late(picture: &Picture, load: &[QueueLoad], name: &str, now: Timestamp) -> Option<Problem> {
+fn late(picture: &Picture, settings: &Settings, name: &str, now: Timestamp) -> Option<Problem> {
     let queue = picture.queues.get(name)?;
     let stats = &queue.stats;
     let waits = picture.late(name, now);
-    let control = picture.controls.get(name).copied().unwrap_or_default();
+    let Settings { controls, load } = settings;
+    let control = controls.get(name).copied().unwrap_or_default();
     let is_late = waits >= LATE;
     if !is_late && !control.paused {
         return None;

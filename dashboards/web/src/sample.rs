@@ -2,7 +2,7 @@
 //! current while somebody looks.
 //!
 //! Pages of many queues are rendered from the picture, so that a visitor more costs the store
-//! nothing. It is taken only while somebody looks, and for a minute longer: a dashboard that nobody
+//! nothing but one question, of what is set of queues. It is taken only while somebody looks, and for a minute longer: a dashboard that nobody
 //! opens asks nothing. The minutes before are in the records.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use duly::admin::{NodeInfo, QueueStats};
+use duly::admin::{NodeInfo, QueueLoad, QueueStats};
 use duly::records::NodeId;
+use duly::store::Control;
 use duly::time::Timestamp;
 use duly::{Bus, QueueName};
 use parking_lot::{Mutex, RwLock};
@@ -58,6 +59,13 @@ pub(crate) struct Sampler {
     changed: Mutex<BTreeSet<QueueName>>,
 }
 
+/// The settings of queues, and what this process does with them.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) controls: BTreeMap<QueueName, Control>,
+    pub(crate) load: Vec<QueueLoad>,
+}
+
 impl Sampler {
     pub(crate) fn new(bus: Bus) -> Self {
         Self {
@@ -70,13 +78,11 @@ impl Sampler {
         }
     }
 
-    /// Reads a queue again that an action has changed, so that the next page shows what it did and not
+    /// Counts a queue again that an action has changed, so that the next page shows what it did and not
     /// what the last round saw.
     pub(crate) async fn refresh(&self, queue: &QueueName) {
-        let (controls, stats) =
-            tokio::join!(in_time(self.bus.controls()), in_time(self.bus.stats(queue)),);
         // What cannot be read now is read by the next round.
-        let (Ok(mut controls), Ok(stats)) = (controls, stats) else {
+        let Ok(stats) = in_time(self.bus.stats(queue)).await else {
             return;
         };
         let mut picture = self.picture.write();
@@ -84,7 +90,7 @@ impl Sampler {
             return;
         }
         let mut newer = Picture::clone(&picture);
-        newer.set(queue, controls.remove(queue), Some(stats));
+        newer.count(queue.clone(), stats);
         *picture = Arc::new(newer);
         self.changed.lock().insert(queue.clone());
     }
@@ -96,6 +102,21 @@ impl Sampler {
         // Without a first round a page shows that there is none.
         let _ = tokio::time::timeout(PATIENCE, rounds.wait_for(|round| *round > 0)).await;
         self.now()
+    }
+
+    /// Returns the settings of queues, which anybody may have changed since the last round, and the load
+    /// of this process before they were read: a pause that its handlers follow is among them.
+    pub(crate) async fn settings(&self, picture: &Picture) -> Settings {
+        let load = self.bus.load();
+        let is_away = picture.error.is_some();
+        if !is_away && let Ok(controls) = in_time(self.bus.controls()).await {
+            return Settings { controls, load };
+        }
+        // Older settings do not say why handlers run or do not.
+        Settings {
+            controls: picture.controls.clone(),
+            load: Vec::new(),
+        }
     }
 
     fn now(&self) -> Arc<Picture> {
@@ -180,8 +201,9 @@ impl Sampler {
         let mut last = self.picture.write();
         // This round may have read them before.
         for queue in self.changed.lock().iter() {
-            let stats = last.queues.get(queue).map(|queue| queue.stats);
-            picture.set(queue, last.controls.get(queue).copied(), stats);
+            if let Some(counted) = last.queues.get(queue) {
+                picture.count(queue.clone(), counted.stats);
+            }
         }
         *last = Arc::new(picture);
         drop(last);

@@ -54,7 +54,8 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Re
     let nodes = picture.nodes.iter().filter(|node| node.is_alive);
     let serves = |node: &&NodeNow| node.node.queues.iter().any(|queue| visit.user.sees(queue));
     let nodes = nodes.filter(serves).count();
-    let (problems, more) = problems::find(&picture, &app.bus.load(), &visit.user, now);
+    let settings = app.sampler.settings(&picture).await;
+    let (problems, more) = problems::find(&picture, &settings, &visit.user, now);
     let unknown = picture.minutes.why_unknown();
     let mut charts = Vec::new();
     if unknown.is_none() {

@@ -108,6 +108,8 @@ pub(crate) async fn page(
     let mut stats = duly::admin::QueueStats::default();
     buckets.into_iter().for_each(|(_, of)| stats += of);
     let picture = app.sampler.picture().await;
+    // Before the settings: a pause that its handlers follow is among them.
+    let load = app.bus.load();
     let total = stats.scheduled + stats.ready + stats.leased + stats.dead;
     let now = app.bus.store_time();
     let since = now - Duration::from_secs(MINUTES * 60);
@@ -134,7 +136,6 @@ pub(crate) async fn page(
         Err(error) => (None, Some(error.to_string())),
     };
     let late = Some(picture.late(&name, now)).filter(|late| late.as_secs() > 0);
-    let load = app.bus.load();
     let here = load.iter().find(|load| load.queue == name);
     let serves = |node: &&crate::picture::NodeNow| node.node.queues.contains(&name);
     let nodes = picture.nodes.iter().filter(serves);

@@ -69,6 +69,7 @@ pub(crate) async fn page(
 ) -> Result<Response> {
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let picture = app.sampler.picture().await;
+    let settings = app.sampler.settings(&picture).await;
     let now = app.bus.store_time();
     let sort = fields.get("sort").unwrap_or("late");
     let sort = COLUMNS
@@ -114,7 +115,7 @@ pub(crate) async fn page(
     let begin = (page - 1) * ROWS;
     let rows = queues.into_iter().skip(begin).take(ROWS);
     let rows = rows.map(|(_, name, stats, late)| {
-        let control = picture.controls.get(name).copied().unwrap_or_default();
+        let control = settings.controls.get(name).copied().unwrap_or_default();
         Row {
             name: name.to_string(),
             late: match late.as_secs() {

@@ -15,14 +15,14 @@ use tempfile::TempDir;
 use crate::site::Site;
 
 /// A server that keeps nothing.
-struct Redis {
+pub(super) struct Redis {
     process: Child,
     socket: PathBuf,
     _home: TempDir,
 }
 
 impl Redis {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let home = tempfile::tempdir().unwrap();
         let socket = home.path().join("s.sock");
         let mut command = Command::new("redis-server");
@@ -44,7 +44,7 @@ impl Redis {
         server
     }
 
-    fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         format!("redis+unix://{}", self.socket.display())
     }
 
