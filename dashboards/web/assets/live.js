@@ -2,40 +2,44 @@
 // Enter, or a click, leads to its records. Without script the table has all of it.
 (() => {
   "use strict";
-  for (const plot of document.querySelectorAll(".plot[data-steps]")) {
-    const steps = [...plot.querySelectorAll(".hit")];
-    const shown = plot.parentElement.querySelector("output.step");
-    let at = steps.length - 1;
-    const text = (step) => step.querySelector("title").textContent;
-    const choose = (next) => {
-      steps[at].classList.remove("chosen");
-      at = Math.max(0, Math.min(steps.length - 1, next));
-      steps[at].classList.add("chosen");
-      shown.textContent = text(steps[at]);
-      plot.setAttribute("aria-valuenow", String(at));
-      plot.setAttribute("aria-valuetext", text(steps[at]));
-    };
-    const go = () => { location.href = steps[at].dataset.to; };
-    const attributes = {
-      role: "slider", tabindex: "0", "aria-label": `${plot.dataset.steps}: arrow keys show values, Enter the records`,
-      "aria-valuemin": "0", "aria-valuemax": String(at), "aria-valuenow": String(at), "aria-valuetext": text(steps[at]),
-    };
-    for (const [name, value] of Object.entries(attributes)) plot.setAttribute(name, value);
-    // A slider has no parts of its own: what the picture says is the text of the steps.
-    plot.querySelector("svg").setAttribute("aria-hidden", "true");
-    plot.addEventListener("keydown", (event) => {
-      const to = { ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1, PageUp: at + 10, PageDown: at - 10, Home: 0, End: steps.length - 1 }[event.key];
-      if (to !== undefined) choose(to);
-      else if (event.key === "Enter") go();
-      else return;
-      event.preventDefault();
-    });
-    plot.addEventListener("focus", () => choose(at));
-    steps.forEach((step, index) => {
-      step.addEventListener("pointerenter", () => choose(index));
-      step.addEventListener("click", () => { choose(index); go(); });
-    });
-  }
+  const begin = () => {
+    for (const plot of document.querySelectorAll(".plot[data-steps]")) {
+      const steps = [...plot.querySelectorAll(".hit")];
+      const shown = plot.parentElement.querySelector("output.step");
+      let at = steps.length - 1;
+      const text = (step) => step.querySelector("title").textContent;
+      const choose = (next) => {
+        steps[at].classList.remove("chosen");
+        at = Math.max(0, Math.min(steps.length - 1, next));
+        steps[at].classList.add("chosen");
+        shown.textContent = text(steps[at]);
+        plot.setAttribute("aria-valuenow", String(at));
+        plot.setAttribute("aria-valuetext", text(steps[at]));
+      };
+      const go = () => { location.href = steps[at].dataset.to; };
+      const attributes = {
+        role: "slider", tabindex: "0", "aria-label": `${plot.dataset.steps}: arrow keys show values, Enter the records`,
+        "aria-valuemin": "0", "aria-valuemax": String(at), "aria-valuenow": String(at), "aria-valuetext": text(steps[at]),
+      };
+      for (const [name, value] of Object.entries(attributes)) plot.setAttribute(name, value);
+      // A slider has no parts of its own: what the picture says is the text of the steps.
+      plot.querySelector("svg").setAttribute("aria-hidden", "true");
+      plot.addEventListener("keydown", (event) => {
+        const to = { ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1, PageUp: at + 10, PageDown: at - 10, Home: 0, End: steps.length - 1 }[event.key];
+        if (to !== undefined) choose(to);
+        else if (event.key === "Enter") go();
+        else return;
+        event.preventDefault();
+      });
+      plot.addEventListener("focus", () => choose(at));
+      steps.forEach((step, index) => {
+        step.addEventListener("pointerenter", () => choose(index));
+        step.addEventListener("click", () => { choose(index); go(); });
+      });
+    }
+  };
+  begin();
+  document.addEventListener("replaced", begin);
 })();
 
 // Keeps a page current: when the server says that it has counted anew, the content is fetched and
@@ -45,7 +49,8 @@
   const script = document.currentScript;
   const content = document.getElementById("content");
   const light = document.getElementById("live");
-  if (!content || !window.EventSource || content.querySelector("[data-still]")) return;
+  const isStill = () => content.querySelector("[data-still]") !== null;
+  if (!content || !window.EventSource || isStill()) return;
   const pause = 2500;
   // By no clock that somebody sets: set back, it would hold the next one up.
   let last = performance.now();
@@ -85,6 +90,7 @@
       name, left: element.scrollLeft, top: element.scrollTop, active: element === document.activeElement,
     }));
     content.replaceChildren(...nodes);
+    document.dispatchEvent(new Event("replaced"));
     const next = new Map(reachable());
     for (const { name, left, top, active } of places) {
       const element = (left || top || active) && next.get(name);
@@ -95,7 +101,7 @@
   };
 
   const refresh = async () => {
-    if (busy || isUsed() || performance.now() - last < pause) return;
+    if (busy || isStill() || isUsed() || performance.now() - last < pause) return;
     busy = true;
     try {
       const response = await fetch(location.href, { headers: { "x-live": "1" } });

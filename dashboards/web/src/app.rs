@@ -14,6 +14,7 @@ use tokio::sync::OwnedMutexGuard;
 use crate::access::{Access, User};
 use crate::error::{PageError, Result};
 use crate::guard::Visit;
+use crate::hour_sums::HourSums;
 use crate::live::Streams;
 use crate::pages::event_rows::EventRow;
 use crate::questions::in_time;
@@ -39,6 +40,7 @@ pub(crate) struct App {
     /// Whether browsers reach it over TLS only.
     pub(crate) is_secure: bool,
     pub(crate) sampler: Arc<Sampler>,
+    pub(crate) hour_sums: HourSums,
     pub(crate) sweeps: Arc<Sweeps>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) throttle: LoginThrottle,
@@ -136,6 +138,7 @@ impl App {
         let bus = bus.with_own_audit();
         Self {
             sampler: Arc::new(Sampler::new(bus.clone())),
+            hour_sums: HourSums::default(),
             bus,
             base: "/dashboard".to_owned(),
             name: String::new(),

@@ -28,6 +28,7 @@ mod chart;
 mod error;
 mod grant;
 mod guard;
+mod hour_sums;
 mod live;
 mod login;
 mod minutes;

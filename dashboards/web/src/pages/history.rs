@@ -8,22 +8,17 @@ use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use duly::QueueName;
-use duly::records::{Lateness, MinuteStats, Outcome};
 use duly::time::Timestamp;
 
 use crate::app::{App, Frame};
 use crate::chart::Chart;
 use crate::error::{PageError, Result, html};
 use crate::guard::Visit;
+use crate::hour_sums::{HOUR, Step, read_sums};
 use crate::pages::queue::name_of;
 use crate::pages::records;
-use crate::questions::{MINUTE, at_minute, minute_of, read_minutes};
+use crate::questions::{MINUTE, at_minute, minute_of};
 use crate::text::{self, Fields, number, span};
-
-/// The most statistics of minutes that one page reads.
-///
-/// A queue in which something ends in every minute has 527,040 in a year.
-const READ_MAX: usize = 600_000;
 
 /// A span of time, in steps of some minutes.
 #[derive(Clone, Copy, Debug)]
@@ -61,32 +56,12 @@ const EXTENTS: [Extent; 4] = [
     },
 ];
 
-/// What ended in a step.
-#[derive(Clone, Default)]
-struct Step {
-    lateness: Lateness,
-    done: u64,
-    failed: u64,
-}
-
-impl Step {
-    fn add(&mut self, minute: &MinuteStats) {
-        let of = |outcome| minute.outcomes.get(&outcome).copied().unwrap_or(0);
-        self.lateness.merge(&minute.lateness);
-        self.done += of(Outcome::Acked) + of(Outcome::Discarded) + of(Outcome::Snoozed);
-        self.failed += of(Outcome::Retried) + of(Outcome::Buried) + of(Outcome::LeaseLost);
-    }
-
-    fn late(&self, percent: f64) -> f64 {
-        let late = self.lateness.percentile(percent);
-        late.map_or(0.0, |late| late.as_secs_f64())
-    }
-}
-
 /// Steps of a span, from the oldest, and how far back they are known.
 struct History {
     steps: Vec<Step>,
     read_from: Option<Timestamp>,
+    /// Whether the next visit reads further back.
+    goes_on: bool,
 }
 
 #[derive(Template)]
@@ -107,6 +82,7 @@ struct HistoryPage {
     /// When most ended, and the query of its records.
     peak: Option<(String, String)>,
     read_from: Option<String>,
+    goes_on: bool,
     /// Why a queue has to be chosen, if that is so.
     choose: Option<String>,
 }
@@ -121,7 +97,7 @@ struct Row {
     is_peak: bool,
 }
 
-/// Reads the minutes, the newest first.
+/// Reads the minutes, the newest first; of all queues the sums of hours, of which some are known.
 async fn read(
     app: &App,
     queue: Option<&QueueName>,
@@ -129,21 +105,28 @@ async fn read(
 ) -> Result<History> {
     let begin = end.saturating_sub(extent.steps * extent.minutes);
     let mut steps = vec![Step::default(); usize::try_from(extent.steps).unwrap_or(0)];
-    let mut records = app.bus.records();
-    if let Some(queue) = queue {
-        records = records.queue(queue);
-    }
-    let add = |minutes: Vec<MinuteStats>| {
-        for minute in &minutes {
-            let at = minute_of(minute.start).saturating_sub(begin) / extent.minutes;
-            if let Some(step) = usize::try_from(at).ok().and_then(|at| steps.get_mut(at)) {
-                step.add(minute);
-            }
+    let add = |minute: u64, sum: &Step| {
+        let at = minute.saturating_sub(begin) / extent.minutes;
+        if let Some(step) = usize::try_from(at).ok().and_then(|at| steps.get_mut(at)) {
+            step.merge(sum);
         }
     };
-    let first = read_minutes(&records, (begin, end), READ_MAX, add).await?;
+    let (records, span) = (app.bus.records(), (begin, end));
+    let sums = queue.is_none() && extent.minutes.is_multiple_of(HOUR);
+    let first = match queue {
+        None if sums => {
+            let now = minute_of(app.bus.store_time());
+            app.hour_sums.read(&records, span, now, add).await?
+        }
+        Some(queue) => read_sums(&records.queue(queue), span, add).await?,
+        None => read_sums(&records, span, add).await?,
+    };
     let read_from = (first > begin).then(|| at_minute(first));
-    Ok(History { steps, read_from })
+    Ok(History {
+        steps,
+        goes_on: sums && read_from.is_some(),
+        read_from,
+    })
 }
 
 pub(crate) async fn page(
@@ -170,6 +153,7 @@ pub(crate) async fn page(
         Some(_) => History {
             steps: Vec::new(),
             read_from: None,
+            goes_on: false,
         },
         None => read(&app, queue.as_ref(), (extent, end)).await?,
     };
@@ -208,6 +192,7 @@ pub(crate) async fn page(
             .map(|row| (row.at.clone(), row.records.clone())),
         rows,
         read_from: history.read_from.map(|at| minute_text(minute_of(at))),
+        goes_on: history.goes_on,
         choose,
         queue: queue.map(|queue| queue.to_string()).unwrap_or_default(),
         span: extent.name,
@@ -231,11 +216,7 @@ fn secs(seconds: f64) -> String {
 
 fn totals(steps: &[Step]) -> Vec<(&'static str, String)> {
     let mut all = Step::default();
-    for step in steps {
-        all.lateness.merge(&step.lateness);
-        all.done += step.done;
-        all.failed += step.failed;
-    }
+    steps.iter().for_each(|step| all.merge(step));
     vec![
         ("Done", number(all.done)),
         ("Failed", number(all.failed)),

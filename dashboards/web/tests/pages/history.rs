@@ -155,6 +155,52 @@ async fn the_year_of_a_busy_queue_is_whole() {
     assert!(page.contains(done), "{page}");
 }
 
+/// However many queues are busy, the long spans become whole by themselves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_month_and_the_year_of_many_busy_queues_are_read_part_by_part() {
+    // The first step of the 30 days may have begun twelve hours later.
+    let minutes = 29 * 1_440 + 700;
+    let busy = Busy::open(20, minutes, 1).await;
+    let all = u64::try_from(minutes).unwrap() + 1;
+    let done = |all: u64| {
+        let done = format!("{},{:03}", all / 1_000, all % 1_000).replace(',', "\u{202f}");
+        format!("<dt>Done</dt><dd>{done}<")
+    };
+    for span in ["month", "year"] {
+        let path = format!("/history?span={span}");
+        let mut visits = 0;
+        let page = loop {
+            visits += 1;
+            let page = busy.site.get(&path).await.text;
+            let goes_on = page.contains("so far");
+            // It keeps itself current until it is whole.
+            assert_eq!(page.contains("<div data-still"), !goes_on, "{page}");
+            assert!(!page.contains("and no further"), "{page}");
+            if !goes_on {
+                break page;
+            }
+            assert!(!page.contains(&done(19 * all)), "{page}");
+            assert!(visits < 4, "{page}");
+        };
+        assert_eq!(visits, if span == "month" { 2 } else { 1 }, "{span}");
+        assert!(page.contains(&done(19 * all)), "{span}: {page}");
+        let failed = done(all).replace("Done", "Failed");
+        assert!(page.contains(&failed), "{span}: {page}");
+    }
+    // What ends now is counted at once, and one queue alone is read whole.
+    let queue = busy.site.bus.queue_named::<u64>("mail-000").unwrap();
+    queue.push(7, Duration::ZERO).await.unwrap();
+    let leased = queue.lease(1, Duration::from_secs(30));
+    let leased = leased.wait(Duration::from_secs(5)).send().await.unwrap();
+    let status = leased[0].ack().await.unwrap();
+    assert_eq!(status, duly::lease::LeaseStatus::Held);
+    for (query, all) in [("", 19 * all + 1), ("&queue=mail-000", all + 1)] {
+        let path = format!("/history?span=month{query}");
+        let page = busy.site.get(&path).await.text;
+        assert!(page.contains(&done(all)), "{path}: {page}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_very_many_minutes_the_oldest_are_left_out() {
     let busy = Busy::open(450, 1_440, 1).await;
