@@ -145,6 +145,34 @@ impl EventFilter {
         }
     }
 
+    /// Returns the page, and its query, where the error or the node of an attempt is looked for: the
+    /// dead letters, which have the error that they died of, or the records. What neither can look for
+    /// is refused.
+    fn attempts(&self, fields: &Fields) -> Result<String> {
+        let key = fields.text("q");
+        let refused = |why: &str| {
+            Err(PageError::invalid(format!(
+                "errors and nodes are those of attempts that are over: {why}"
+            )))
+        };
+        if !key.is_empty() && matches!(self.place, Place::Unique | Place::Text) {
+            return refused("they are found by a key, and by no unique key and no text");
+        }
+        if self.since.is_some() || self.until.is_some() {
+            return refused("they are found by no due time; the records have when attempts ended");
+        }
+        let page = match self.state {
+            None => "records",
+            Some(EventState::Dead) if fields.get("node").is_none() => "dead",
+            Some(EventState::Dead) => return refused("dead letters are found by no node"),
+            Some(_) => {
+                return refused("of events that wait or run they are not known; choose no state");
+            }
+        };
+        let query = fields.with(&[("q", ""), ("in", ""), ("state", ""), ("key", &key)]);
+        Ok(format!("/{page}?{query}"))
+    }
+
     /// Returns the query of a place; `queues` are those that may have such events.
     pub(crate) fn events<'a>(
         &self,
@@ -260,17 +288,8 @@ pub(crate) async fn find(
         text.parse::<EventId>()?;
     }
     let filter = EventFilter::read(&fields, &visit)?;
-    // The errors of attempts, and their nodes, are in the records.
     if fields.get("error").is_some() || fields.get("node").is_some() {
-        let key = fields.text("q");
-        if !key.is_empty() && matches!(filter.place, Place::Unique | Place::Text) {
-            return Err(PageError::invalid(
-                "errors and nodes are those of records, which are found by a key, and by no unique \
-                 key and no text",
-            ));
-        }
-        let query = fields.with(&[("q", ""), ("in", ""), ("state", ""), ("key", &key)]);
-        let to = format!("{}/records?{query}", app.base);
+        let to = format!("{}{}", app.base, filter.attempts(&fields)?);
         return Ok(Redirect::to(&to).into_response());
     }
     list(&app, &visit, &fields, &filter).await

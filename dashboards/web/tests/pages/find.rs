@@ -187,3 +187,61 @@ async fn a_user_finds_nothing_in_the_queues_of_others() {
     }
     assert_eq!(site.get("/find?queue=theirs").await.status.as_u16(), 404);
 }
+
+/// Beside an error or a node each field either is in the address that it leads to, under the name that
+/// it has there, or is refused: none is dropped, whichever others there are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_field_is_dropped_where_an_attempt_is_looked_for() {
+    let site = Site::memory(Role::View).await;
+    let fields = [
+        ("error", "declined"),
+        ("node", "0000000000000007"),
+        ("queue", "invoices"),
+        ("q", "customer:42"),
+        ("in", "key"),
+        ("in", "unique"),
+        ("in", "text"),
+        ("state", "dead"),
+        ("state", "ready"),
+        ("since", "1700000000000"),
+        ("until", "1700000000000"),
+    ];
+    let (mut led, mut refused) = (0, 0);
+    for chosen in 1_u32..1 << fields.len() {
+        let all = fields.iter().enumerate();
+        let all = all.filter(|(at, _)| chosen & (1 << at) != 0);
+        let all: Vec<(&str, &str)> = all.map(|(_, field)| *field).collect();
+        let has = |name: &str| all.iter().filter(|(it, _)| *it == name).count();
+        let is_of_attempt = has("error") + has("node") > 0;
+        if !is_of_attempt || has("in") > 1 || has("state") > 1 {
+            continue;
+        }
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        let query = query.extend_pairs(&all).finish();
+        let page = site.get(&format!("/find?{query}")).await;
+        if page.status.as_u16() == 400 {
+            assert!(page.text.contains("attempts that are over"), "{query}");
+            refused += 1;
+            continue;
+        }
+        let to = page.headers["location"].to_str().unwrap();
+        let (path, to) = to.split_once('?').unwrap();
+        let to: Vec<_> = form_urlencoded::parse(to.as_bytes()).collect();
+        for (name, value) in &all {
+            let is_kept = match *name {
+                "state" => *value == "dead" && path.ends_with("/dead"),
+                "in" => has("q") == 0 || *value == "key",
+                "q" => to.contains(&("key".into(), (*value).into())),
+                "since" | "until" => false, // there it would be another time
+                _ => to.contains(&((*name).into(), (*value).into())),
+            };
+            let is_read = *name != "node" || path.ends_with("/records");
+            assert!(is_kept && is_read, "{query}: {path} {to:?} drops {name}");
+        }
+        let there = page.headers["location"].to_str().unwrap();
+        let there = site.get(there.strip_prefix("/jobs").unwrap()).await;
+        assert!(there.status.is_success(), "{query}: {}", there.text);
+        led += 1;
+    }
+    assert!(led > 10 && refused > 10, "{led} led, {refused} refused");
+}
