@@ -5,17 +5,23 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
+use duly::QueueName;
 use duly::admin::{AuditCursor, AuditLine};
+use duly::records::Page;
 
 use crate::access::User;
 use crate::app::{App, Frame};
 use crate::error::{Result, html};
 use crate::guard::Visit;
+use crate::pages::queue::name_of;
 use crate::questions::in_time;
 use crate::text::{self, Fields, Moment};
 
 /// The rows of a page.
 const ROWS: usize = 50;
+/// The lines of one queue are among those of its namespace, of which so many are read at once, so often.
+const READ_AT_ONCE: usize = 500;
+const READS_MAX: usize = 4;
 /// The longest target of a row, in characters.
 const TARGET_MAX: usize = 200;
 
@@ -25,7 +31,10 @@ struct AuditPage {
     frame: Frame,
     rows: Vec<Row>,
     next: Option<String>,
-    is_first: bool,
+    /// The address of the first page, on a later one.
+    first: Option<String>,
+    /// The queue that is chosen, or nothing.
+    queue: String,
 }
 
 struct Row {
@@ -54,7 +63,7 @@ fn is_seen(user: &User, line: &AuditLine) -> bool {
 
 fn page_of(target: &str) -> Option<String> {
     let name = queue_of(target);
-    let queue: duly::QueueName = name.parse().ok()?;
+    let queue: QueueName = name.parse().ok()?;
     match target.strip_prefix(name)?.strip_prefix('/') {
         None => Some(format!("/queues/{queue}")),
         Some(id) => {
@@ -62,6 +71,37 @@ fn page_of(target: &str) -> Option<String> {
             Some(format!("/queues/{queue}/events/{id}"))
         }
     }
+}
+
+/// Reads lines from a place on, of one queue if it is chosen: until a page is full, or it has read for
+/// long enough.
+async fn read(
+    app: &App,
+    user: &User,
+    queue: Option<&QueueName>,
+    mut before: Option<AuditCursor>,
+) -> Result<Page<AuditLine, AuditCursor>> {
+    let mut lines = Vec::new();
+    let (limit, pages) = queue.map_or((ROWS, 1), |_| (READ_AT_ONCE, READS_MAX));
+    for _ in 0..pages {
+        // Where a page ends would tell of the lines of other namespaces.
+        let page = match user.namespace() {
+            Some(namespace) => in_time(app.bus.audit_of(namespace, before, limit)).await?,
+            None => in_time(app.bus.audit(before, limit)).await?,
+        };
+        before = page.next;
+        let is_of = |line: &AuditLine| queue.is_none_or(|name| queue_of(&line.target) == &**name);
+        let of_queue = page.items.into_iter().filter(is_of);
+        lines.extend(of_queue.filter(|line| is_seen(user, line)));
+        if lines.len() > ROWS {
+            lines.truncate(ROWS);
+            before = lines.last().map(AuditLine::cursor);
+        }
+        if lines.len() == ROWS || before.is_none() {
+            break;
+        }
+    }
+    Ok(Page::new(lines, before))
 }
 
 pub(crate) async fn page(
@@ -72,15 +112,14 @@ pub(crate) async fn page(
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let before = fields.get("before").map(str::parse::<AuditCursor>);
     let before = before.transpose()?;
-    // Where a page ends would tell of the lines of other namespaces.
-    let page = match visit.user.namespace() {
-        Some(namespace) => in_time(app.bus.audit_of(namespace, before, ROWS)).await?,
-        None => in_time(app.bus.audit(before, ROWS)).await?,
-    };
+    let queue = fields.get("queue");
+    let queue = queue.map(|queue| name_of(&visit, queue)).transpose()?;
+    let page = read(&app, &visit.user, queue.as_ref(), before).await?;
     let now = app.bus.store_time();
-    let seen = page.items.iter().filter(|line| is_seen(&visit.user, line));
     html(&AuditPage {
-        rows: seen
+        rows: page
+            .items
+            .iter()
             .map(|line| Row {
                 at: Moment::new(line.at, now),
                 actor: text::visible(&line.actor),
@@ -89,8 +128,11 @@ pub(crate) async fn page(
                 link: page_of(&line.target),
             })
             .collect(),
-        next: page.next.map(|next| format!("?before={next}")),
-        is_first: before.is_none(),
+        next: page
+            .next
+            .map(|next| format!("?{}", fields.with(&[("before", &next.to_string())]))),
+        first: before.map(|_| format!("?{}", fields.with(&[("before", "")]))),
+        queue: queue.map(|queue| queue.to_string()).unwrap_or_default(),
         frame: app.frame(&visit, "audit", "Audit"),
     })
 }

@@ -194,6 +194,63 @@ async fn a_sweep_says_its_filter() {
     }
 }
 
+/// Who paused a queue is one step from where it is said to be paused, whatever was done since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_to_one_queue_is_found_among_all_actions() {
+    let memory = Site::memory(Role::Admin).await;
+    let user = User::new("ann", Role::Admin).only(|queue| queue != "secret");
+    let site = Site::of_user(memory.bus.clone(), user).await;
+    let queue = site.bus.queue_named::<u64>("mail").unwrap();
+    queue.push(7, Duration::from_secs(3_600)).await.unwrap();
+    let asked = site.get("/act/pause?queue=mail").await;
+    let fields = [("queue", "mail"), ("csrf", asked.csrf())];
+    assert_eq!(site.post("/act/pause", &fields).await.status, 303);
+    let add = async |many: usize, target: &str| {
+        for _ in 0..many {
+            let added = site.bus.add_to_audit("bob", "changed", target).await;
+            added.unwrap();
+        }
+    };
+    // Others whose names begin alike, and more than one reading has.
+    add(1_100, "mail-2").await;
+    add(60, "mail/01JD0000000000000000000000").await;
+    add(70, "mail, events that are ready").await;
+    add(1_100, "parcels").await;
+    add(1, "secret").await;
+    let page = site.get("/queues/mail").await.text;
+    let (_, link) = page.split_once("paused</span> <a href=\"/jobs").unwrap();
+    let mut path = link.split('"').next().unwrap().to_owned();
+    let (mut rows, mut pages) = (0, 0);
+    loop {
+        let page = site.get(&path).await;
+        assert_eq!(page.status.as_u16(), 200);
+        let page = page.text;
+        assert!(
+            !page.contains("mail-2") && !page.contains("parcels"),
+            "{page}"
+        );
+        assert!(page.contains("name=\"queue\" value=\"mail\""), "{page}");
+        assert!(!page.contains("Nothing"), "{page}");
+        rows += page.matches("data-label=\"Who\"").count();
+        pages += 1;
+        let Some((before, _)) = page.split_once("\" rel=\"next\"") else {
+            assert!(page.contains("data-label=\"Who\">ann<"), "{page}");
+            assert!(page.contains("queue paused"), "{page}");
+            break;
+        };
+        let (_, query) = before.rsplit_once("href=\"").unwrap();
+        path = format!("/audit{}", query.replace("&#38;", "&"));
+    }
+    assert_eq!(rows, 131);
+    assert!(pages <= 5, "{pages} pages");
+    let none = site.get("/audit?queue=never").await.text;
+    assert!(none.contains("the next page goes on"), "{none}");
+    for other in ["secret", "a%20b"] {
+        let page = site.get(&format!("/audit?queue={other}")).await;
+        assert_eq!(page.status.as_u16(), 404, "{other}");
+    }
+}
+
 /// Everybody is this user, and what is done is recorded when it may be.
 #[derive(Debug)]
 struct Recorded {
