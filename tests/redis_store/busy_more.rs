@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::event::Payload;
-use duly::store::operation::{BATCH_BYTES, BATCH_MAX, PeekBy, PushOutcome, Reply, StoreOp};
+use duly::store::operation::{BATCH_BYTES, BATCH_MAX, Fetch, PeekBy, PushOutcome, Reply, StoreOp};
 use duly::store::{Durability, Store};
 use duly::time::{Timestamp, When};
 use duly::{ErrorKind, LatePolicy, Unique};
@@ -90,12 +90,12 @@ pub(crate) async fn more_scripts(meter: &mut Meter<'_>, bare: &Bare, events: usi
             _ => break,
         }
     }
+    expired_are_fetched(meter, bare, many, bytes).await;
 }
 
-/// Pushes small events whose unique keys others have that are over by now, and that nothing has ended.
-async fn holders_expire(meter: &mut Meter<'_>, bare: &Bare, many: usize, bytes: usize) {
+/// Pushes events that are over by then: they have expired, or are too late.
+async fn expiring(meter: &mut Meter<'_>, bare: &Bare, numbers: &[usize], bytes: usize) {
     let at_once = (BATCH_BYTES / bytes.max(1)).clamp(1, MET_MAX);
-    let numbers: Vec<_> = (2 * FIRST..2 * FIRST + many).collect();
     for some in numbers.chunks(at_once) {
         let holder = |number: &usize| {
             let when = [When::Now, When::After(Duration::from_hours(1))][number % 2];
@@ -120,6 +120,34 @@ async fn holders_expire(meter: &mut Meter<'_>, bare: &Bare, many: usize, bytes: 
         bare.store.now_us() > pushed_us + 2_000
     })
     .await;
+}
+
+/// Fetches one event where events have expired that nothing has ended, and then many.
+async fn expired_are_fetched(meter: &mut Meter<'_>, bare: &Bare, many: usize, bytes: usize) {
+    for (round, limit) in [1, BATCH_MAX].into_iter().enumerate() {
+        let first = (3 + round) * FIRST;
+        let numbers: Vec<_> = (first..first + many).collect();
+        expiring(meter, bare, &numbers, bytes).await;
+        for request in 0..4 {
+            let request = (first + request) as u64;
+            let fetch = Fetch {
+                node: NODE,
+                request,
+                limit,
+                ahead: Duration::from_hours(2),
+                ahead_limit: limit,
+                hold: None,
+                starts: usize::MAX,
+            };
+            meter.step(bare.apply(StoreOp::Fetch(fetch))).await.unwrap();
+        }
+    }
+}
+
+/// Pushes small events whose unique keys others have that are over by now, and that nothing has ended.
+async fn holders_expire(meter: &mut Meter<'_>, bare: &Bare, many: usize, bytes: usize) {
+    let numbers: Vec<_> = (2 * FIRST..2 * FIRST + many).collect();
+    expiring(meter, bare, &numbers, bytes).await;
     let taken = numbers.iter().map(|it| event(bare, 1, *it, When::Now));
     let push = StoreOp::push(taken.collect());
     let pushed = meter.step(bare.typed(push)).await.unwrap();

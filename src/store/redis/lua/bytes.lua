@@ -26,12 +26,18 @@ local OPENED = 2048 -- bytes whose work equals that of an event that leaves a pa
 local KEPT_MAX = 140000 -- the payload of a longer body is kept in no record
 local WORK = 16384 -- bytes whose work equals the fixed work of such an event
 
--- Reads the body of an event that gets a record: to keep its payload costs three times as much
--- again.
+-- Charges what an event that gets a record takes beside the reading of its body: to keep its payload
+-- costs three times as much again.
+local function charge_end(bytes)
+  spent = spent + WORK + (bytes <= KEPT_MAX and 3 * bytes or 0)
+end
+
+-- Reads the body of an event that gets a record.
 local function read_body(id)
   local body = call("HGET", BODY, id)
   local bytes = #(body or "")
-  spent = spent + WORK + (bytes <= KEPT_MAX and 4 or 1) * bytes
+  spent = spent + bytes
+  charge_end(bytes)
   return body
 end
 

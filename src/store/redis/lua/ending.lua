@@ -199,8 +199,9 @@ local function note_end(id, outcome, due, moved, body, by)
     more_of(body, by))
 end
 
--- Ends an event that is not leased and whose end is recorded; `it`: its state, if it has one.
-local function finish_noted(id, kind, it, due, body)
+-- Ends an event that is not leased and whose end is recorded; `it`: its state, if it has one. The caller
+-- remembers it then.
+local function finish(id, kind, it, due, body)
   local key, unique = keys_of(body)
   it = it or new_state(kind, due, ZERO, ZERO)
   it.kind, it.due, it.moved, it.fingerprint = kind, due, ZERO, body and sub(body, 5, 12) or ZERO
@@ -213,6 +214,11 @@ local function finish_noted(id, kind, it, due, body)
   if body and has_extras(body) then
     call("ZREM", EXPIRY, id)
   end
+end
+
+-- Ends such an event and remembers it.
+local function finish_noted(id, kind, it, due, body)
+  finish(id, kind, it, due, body)
   remember({ id })
 end
 

@@ -19,7 +19,11 @@ local limit, passed_over, seen
 local function set_aside(id, it, body)
   local attempts, expires, late, late_us, key, unique = extras_of(body)
   local passed = late and math.max(now - number_at(it.due, 1) * 1000, 0) > late_us
-  if (expires and expires * 1000 <= now) or (passed and late == "expire") then
+  local has_gone = (expires and expires * 1000 <= now) or (passed and late == "expire")
+  if has_gone or passed then
+    charge_end(#body)
+  end
+  if has_gone then
     note_end(id, "\7", it.due, it.moved, body)
     expired[#expired + 1] = { id, it, body }
     return true
@@ -40,8 +44,13 @@ local function end_what_is_aside()
   end
   check_keys()
   write_records()
-  for _, it in ipairs(expired) do
-    finish_noted(it[1], "e", it[2], it[2].due, it[3])
+  local over = {}
+  for i, it in ipairs(expired) do
+    over[i] = it[1]
+    finish(it[1], "e", it[2], it[2].due, it[3])
+  end
+  if #over > 0 then
+    remember(over)
   end
   for _, it in ipairs(late_ones) do
     local id, state, unique = it[1], it[2], it[3]
