@@ -9,6 +9,7 @@ mod apart;
 mod away;
 mod busy;
 mod busy_more;
+mod busy_others;
 mod busy_shapes;
 mod bytes;
 mod call;

@@ -448,9 +448,19 @@ function check.records()
   end
 end
 
+-- Returns every node of a bucket that is small enough for one call.
+function check.nodes()
+  local flat, nodes = call("HGETALL", NODES), {} -- `most` nodes
+  for i = 1, #flat, 2 do
+    local node = read_node(flat[i + 1])
+    node.id, nodes[#nodes + 1] = flat[i], node
+  end
+  return nodes
+end
+
 -- Counts everything in a bucket that is small enough for one call.
 function check.counts()
-  looked = call("HLEN", STATE) + call("LLEN", READY) + call("LLEN", PAST)
+  looked = call("HLEN", STATE) + call("LLEN", READY) + call("LLEN", PAST) + call("HLEN", NODES)
   if looked > most then
     return
   end
@@ -494,7 +504,7 @@ function check.counts()
   if len > 0 and counted("surplus entries of the ready list", surplus, len - live) then
     surplus = len - live
   end
-  for _, node in ipairs(all_nodes()) do
+  for _, node in ipairs(check.nodes()) do
     local own, own_timed = kept[node.id] or 0, timed[node.id] or 0
     if counted("leases of a node", node.kept, own) or counted("timed leases of a node", node.timed, own_timed) then
       node.kept, node.timed = own, own_timed
@@ -599,16 +609,15 @@ local parts = {
   end,
   held = function() scan(call("HSCAN", HELD, cursor, "COUNT", most), check.batch) end,
   nodes = function()
-    for _, node in ipairs(all_nodes()) do
-      looked = looked + 1
+    scan(call("HSCAN", NODES, cursor, "COUNT", most), function(id, packed)
+      local node = read_node(packed)
       if ARGV.silence_max ~= "" and node.kept > 0 and now - node.seen > tonumber(ARGV.silence_max)
         and tell("silent_node", "", "a node holds " .. node.kept .. " leases and has been silent for "
           .. math.floor((now - node.seen) / 1000000) .. " s") then
         node.reaping, node.lost = true, true
-        keep_node(node.id, node)
+        keep_node(id, node)
       end
-    end
-    cursor = "0"
+    end)
   end,
   -- From the tail on: what is pushed meanwhile is looked at twice. Where some leave the end of the list as
   -- many others are passed over, which a second reading has.
@@ -663,7 +672,7 @@ function parts.whole()
       check.again(entry_of)
     end
   end
-  for _, node in ipairs(all_nodes()) do
+  for _, node in ipairs(check.nodes()) do
     if node.last <= node.to and node.kept > node.says then
       tell("counts", "", "a node holds " .. node.kept .. " leases and reported " .. node.says)
     end

@@ -12,7 +12,7 @@
 --            them, from the first one; on all of those before it they may have
 --   says     how many leases it reported by its requests up to `to`, in its last heartbeat; for
 --            the audit alone
-local NODES_MAX = 256 -- beyond this, nodes without leases are removed, the longest silent first
+local NODES_MAX = 256 -- beyond this, nodes without leases are removed, the longest silent of as many first
 
 local function read_node(packed)
   local beat, last, refused, kept, timed, lost, reaping, seen, says, to, started, first =
@@ -47,21 +47,6 @@ local function keep_node(id, node)
   end
 end
 
--- Returns every node, ordered by id.
-local function all_nodes()
-  local flat, nodes = call("HGETALL", NODES), {} -- `NODES_MAX`, and those that hold something
-  for i = 1, #flat, 2 do
-    local node = read_node(flat[i + 1])
-    node.id = flat[i]
-    node.high, node.low = unpack_from(">I4I4", flat[i])
-    nodes[#nodes + 1] = node
-  end
-  table.sort(nodes, function(a, b)
-    return a.high < b.high or (a.high == b.high and a.low < b.low)
-  end)
-  return nodes
-end
-
 -- Returns the record of a node, a new one before its first fetch.
 local function node_for(id)
   local node = node_of(id)
@@ -69,14 +54,16 @@ local function node_for(id)
     return node
   end
   if call("HLEN", NODES) >= NODES_MAX then
-    local quietest
-    for _, node in ipairs(all_nodes()) do
-      if node.kept + node.timed == 0 and (not quietest or node.seen < quietest.seen) then
-        quietest = node
+    local some, idle = call("HRANDFIELD", NODES, NODES_MAX, "WITHVALUES"), {}
+    for i = 1, #some, 2 do
+      local other = read_node(some[i + 1])
+      if other.kept + other.timed == 0 then
+        other.id, idle[#idle + 1] = some[i], other
       end
     end
-    if quietest then
-      call("HDEL", NODES, quietest.id)
+    table.sort(idle, function(a, b) return a.seen < b.seen end)
+    for i = 1, math.min(#idle, 2) do -- one more than comes, so that there are few again
+      call("HDEL", NODES, idle[i].id)
     end
   end
   return { beat = 0, last = 0, refused = 0, kept = 0, timed = 0, seen = now, says = 0, to = 0,

@@ -4,7 +4,9 @@ call("ZCARD", LEASE)
 look_first()
 local LAST = string.rep("\255", 8) -- beyond every request
 local FREED_MAX = 1000 -- unique keys
+local SOME, GONE = 16, 600000000 -- nodes of which a call looks for leftovers; us that they are silent
 local emptied = {} -- nodes without leases left
+local holders = {} -- nodes with leases that last as long as their heartbeat, by their ids
 
 for i = ARGV.rest, #ARGV, ARGV.width do
   local node = node_of(ARGV.silent[i])
@@ -14,27 +16,33 @@ for i = ARGV.rest, #ARGV, ARGV.width do
   end
 end
 
--- Subtracts leases that are still counted but no longer held, left by a call that failed midway.
-local function forget_leases(id)
-  local node = node_of(id)
-  if node and node.kept > 0 then
+-- Subtracts leases that are still counted of a node and that no request has, left by a call that failed
+-- midway.
+local function forget_leases(id, node)
+  if node and node.kept > 0 and not batches_of(id, ZERO, LAST)() then
     leased, node.kept, node.reaping = leased - node.kept, 0, false
     keep_node(id, node)
   end
 end
 
-local function reap_node(node)
-  for batch in batches_of(node.id, ZERO, LAST) do -- `LOOKED_MAX` ids
+local function reap_node(id, node)
+  for batch in batches_of(id, ZERO, LAST) do -- `LOOKED_MAX` ids
     if is_full() or not take_batch(node, batch, {}) then
       return
     end
   end
-  emptied[#emptied + 1] = node.id
+  emptied[#emptied + 1] = id
 end
 
-for _, node in ipairs(all_nodes()) do
-  if node.reaping and not is_full() then
-    reap_node(node)
+repeat -- nodes that hold something
+  local from = #holders > 0 and "(" .. holders[#holders] .. LAST or "-"
+  local batch = call("ZRANGE", REQUESTS, from, "+", "BYLEX", "LIMIT", 0, 1)[1]
+  holders[#holders + 1] = batch and sub(batch, 1, 8)
+until not batch
+for _, id in ipairs(holders) do
+  local node = node_of(id)
+  if node and node.reaping and not is_full() then
+    reap_node(id, node)
   end
 end
 
@@ -54,7 +62,14 @@ end
 
 write_taken()
 for _, id in ipairs(emptied) do
-  forget_leases(id)
+  forget_leases(id, node_of(id))
+end
+local some = call("HRANDFIELD", NODES, SOME, "WITHVALUES")
+for i = 1, #some, 2 do
+  local node = read_node(some[i + 1])
+  if node.reaping or now - node.seen > GONE then
+    forget_leases(some[i], node)
+  end
 end
 forget(false)
 
@@ -71,10 +86,11 @@ local more = #call("ZRANGE", LEASE, "-inf", now_ms, "BYSCORE", "LIMIT", 0, 1) > 
 local deadline = call("ZRANGE", LEASE, 0, 0, "WITHSCORES")[2]
 local answer = REPLY { now = now, earlier = wake(ARGV.origin), ready = ready, dead = #dead / 2, more = 0,
   next_deadline = deadline and tonumber(deadline) or false }
-for _, node in ipairs(all_nodes()) do
-  more = more or node.reaping
-  if node.kept > 0 then
-    answer[#answer + 1], answer[#answer + 2] = node.id, node.beat
+for _, id in ipairs(holders) do
+  local node = node_of(id)
+  if node and node.kept > 0 then
+    more = more or node.reaping
+    answer[#answer + 1], answer[#answer + 2] = id, node.beat
   end
 end
 answer[REPLY.more] = more and 1 or 0
