@@ -94,6 +94,7 @@ redis() {
     default DULY_REDIS_ABORTS all
     duly --test stores -- redis_store::aborted
     default DULY_COSTS all
+    duly --test stores -- redis_store::costs
     default DULY_LEFTOVERS all
     duly --test stores -- redis_store::leftovers
     default DULY_BUSY_EVENTS 1000000
