@@ -6,6 +6,7 @@ mod contradicting;
 mod ended;
 mod expiring;
 mod healthy;
+mod lost;
 mod unique;
 mod unreadable;
 mod unregistered;

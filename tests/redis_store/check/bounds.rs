@@ -15,7 +15,7 @@ use crate::servers::Redis;
 const LATER: When = When::After(Duration::from_secs(3_600));
 
 /// Pushes so many events, in pages or alone.
-async fn push(bare: &Bare, count: usize, in_pages: bool, when: When) {
+pub(super) async fn push(bare: &Bare, count: usize, in_pages: bool, when: When) {
     let ids = if in_pages {
         bare.new_run(count)
     } else {
