@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use duly::EventBuilder;
 use duly::prelude::*;
 use duly_outbox::{Database, PushEventIn, PushIn, Relay, RelayOptions, schema};
 use rusqlite::Connection;
@@ -49,15 +50,25 @@ impl Slow {
 
 impl Outbox {
     pub(crate) async fn all() -> [Self; 3] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = Connection::open(folder.path().join("shop.db")).unwrap();
-        file.pragma_update(None, "journal_mode", "wal").unwrap();
-        file.execute_batch(schema(Database::Sqlite)).unwrap();
         [
-            Self::Postgres(TestDatabase::new().await),
-            Self::Sqlite(folder),
-            Self::Mysql(TestMysql::new().await),
+            Self::new(Database::Postgres).await,
+            Self::new(Database::Sqlite).await,
+            Self::new(Database::Mysql).await,
         ]
+    }
+
+    pub(crate) async fn new(database: Database) -> Self {
+        match database {
+            Database::Mysql => Self::Mysql(TestMysql::new().await),
+            Database::Sqlite => {
+                let folder = tempfile::tempdir().unwrap();
+                let file = Self::open(&folder);
+                file.pragma_update(None, "journal_mode", "wal").unwrap();
+                file.execute_batch(schema(database)).unwrap();
+                Self::Sqlite(folder)
+            }
+            _ => Self::Postgres(TestDatabase::new().await),
+        }
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -134,21 +145,32 @@ impl Outbox {
     /// Pushes an order under an id that was chosen for it.
     pub(crate) async fn push_given(&self, queue: &Queue<Order>, number: u64, id: EventId) {
         let event = queue.event(order(number)).id(id);
+        self.push_events(vec![event]).await;
+    }
+
+    /// Pushes events in a transaction.
+    pub(crate) async fn push_events(&self, events: Vec<EventBuilder<Order>>) {
         match self {
             Self::Postgres(database) => {
                 let mut tx = database.pool.begin().await.unwrap();
-                event.push_in(&mut tx).await.unwrap();
+                for event in events {
+                    event.push_in(&mut tx).await.unwrap();
+                }
                 tx.commit().await.unwrap();
             }
             Self::Sqlite(folder) => {
                 let mut file = Self::open(folder);
                 let mut tx = file.transaction().unwrap();
-                event.push_in(&mut tx).await.unwrap();
+                for event in events {
+                    event.push_in(&mut tx).await.unwrap();
+                }
                 tx.commit().unwrap();
             }
             Self::Mysql(database) => {
                 let mut tx = database.pool.begin().await.unwrap();
-                event.push_in(&mut tx).await.unwrap();
+                for event in events {
+                    event.push_in(&mut tx).await.unwrap();
+                }
                 tx.commit().await.unwrap();
             }
         }
@@ -161,8 +183,13 @@ impl Outbox {
 
     /// Pushes an order by plain SQL with options.
     pub(crate) async fn push_plain_with(&self, number: u64, options: &str) {
+        self.execute(&self.plain(number, options)).await;
+    }
+
+    /// Returns the SQL that pushes an order with options.
+    pub(crate) fn plain(&self, number: u64, options: &str) -> String {
         let payload = format!("{{\"number\": {number}}}");
-        let sql = match self {
+        match self {
             Self::Postgres(_) => {
                 format!("select duly_push('orders', '{payload}', '0', '{options}')")
             }
@@ -171,8 +198,7 @@ impl Outbox {
                 "insert into duly_outbox (queue, payload, options) \
                  values ('orders', '{payload}', '{options}')"
             ),
-        };
-        self.execute(&sql).await;
+        }
     }
 
     /// The same with an id, where an insert gives it: in its column, or among the options.
@@ -323,6 +349,11 @@ impl Outbox {
 
     /// Waits until the store has every row.
     pub(crate) async fn settled(&self) {
+        self.settled_but(0).await;
+    }
+
+    /// Waits until the store has every row but so many deferred ones.
+    pub(crate) async fn settled_but(&self, deferred: i64) {
         let open = match self {
             Self::Postgres(_) => {
                 "select count(*) from duly_outbox o, (select done, reading from duly_outbox_step \
@@ -331,7 +362,8 @@ impl Outbox {
             }
             Self::Sqlite(_) | Self::Mysql(_) => "select count(*) from duly_outbox",
         };
-        self.until(DEFERRED, 0).await;
+        self.until(open, 0).await;
+        self.until(DEFERRED, deferred).await;
         self.until(open, 0).await;
     }
 

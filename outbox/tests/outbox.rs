@@ -28,6 +28,7 @@ mod large;
 mod load;
 mod metrics;
 mod mysql;
+mod ordered;
 mod partly;
 mod plain;
 mod pushed;

@@ -24,21 +24,29 @@ pub(super) fn read_groups(texts: &[TextRow]) -> Result<Vec<String>> {
     names.ok_or_else(|| unreadable("groups of deferred rows"))
 }
 
-/// Returns the statement that lists rows of a group that may be claimed, with their sizes.
-pub(super) fn find(own: &str, group: &str, limit: usize) -> String {
+/// Returns the statement that lists rows of a group, with their sizes and whether they may be claimed.
+pub(super) fn find(own: &str, group: &str, behind: i64, limit: usize) -> String {
     format!(
-        "select n, length(event) from duly_outbox_deferred where bucket = {} and {} \
-         order by tries, n limit {limit}",
-        text(group),
-        is_free(own)
+        "select n, length(event), {} from duly_outbox_deferred where bucket = {} and n > {behind} \
+         order by n limit {limit}",
+        is_free(own),
+        text(group)
     )
+}
+
+/// Returns the rows of [`find`] up to the first that another relay has.
+pub(super) fn free(mut found: Vec<TextRow>) -> Vec<TextRow> {
+    let is_held = |row: &TextRow| row.get(2).is_none_or(|free| free.as_deref() != Some("1"));
+    let free = found.iter().position(is_held).unwrap_or(found.len());
+    found.truncate(free);
+    found
 }
 
 /// Returns the statements that claim rows for the relay `own`, and read those that it has then.
 pub(super) fn take(own: &str, keys: &[i64]) -> Vec<Statement> {
     let read = format!(
         "select o.n, o.repeated, o.event as bytes from {} where o.holder = '{own}' \
-         order by o.tries, o.n",
+         order by o.n",
         by_keys(TABLE, keys)
     );
     vec![claim(TABLE, own, keys).into(), read.into()]

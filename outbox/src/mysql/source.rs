@@ -160,10 +160,14 @@ impl MysqlSource {
         Ok(closing.passed == 0 || deleted > 0)
     }
 
-    async fn take_deferred_rows(&mut self, group: &str, limit: usize) -> Result<Vec<DeferredRow>> {
+    async fn take_deferred_rows(
+        &mut self,
+        group: &str,
+        (behind, limit): (i64, usize),
+    ) -> Result<Vec<DeferredRow>> {
         let list_limit = self.deferred_limit.take();
-        let find = deferred::find(&self.own, group, limit.min(list_limit));
-        let found = self.run(find).await?;
+        let find = deferred::find(&self.own, group, behind, limit.min(list_limit));
+        let found = deferred::free(self.run(find).await?);
         let keys = rows::read_keys(&found)?;
         self.deferred_limit
             .listed(list_limit, found.len(), keys.len());
@@ -171,7 +175,12 @@ impl MysqlSource {
             return Ok(Vec::new());
         }
         let taken = self.taken(deferred::take(&self.own, &keys)).await?;
-        deferred::read(&taken.unwrap_or_default())
+        let mut rows = deferred::read(&taken.unwrap_or_default())?;
+        // Another relay may have been faster with one of them.
+        let in_order = rows.iter().zip(&keys);
+        let in_order = in_order.take_while(|(row, key)| row.key == **key).count();
+        rows.truncate(in_order);
+        Ok(rows)
     }
 
     async fn count(&mut self) -> Result<Waiting> {
@@ -258,9 +267,9 @@ impl Source for MysqlSource {
     fn take_deferred(
         &mut self,
         group: String,
-        limit: usize,
+        rows: (i64, usize),
     ) -> BoxFuture<'_, Result<Vec<DeferredRow>>> {
-        Box::pin(async move { self.take_deferred_rows(&group, limit).await })
+        Box::pin(async move { self.take_deferred_rows(&group, rows).await })
     }
 
     fn release_deferred(&mut self) -> BoxFuture<'_, Result<()>> {

@@ -58,7 +58,7 @@ pub(crate) fn close(
             ", instead as (insert into duly_outbox (at, repeated, event) \
              select o.at, v.repeated, v.event \
              from step, (values {}) as v (xid, n, event, repeated), duly_outbox o \
-             where o.xid = v.xid and o.n = v.n)",
+             where o.xid = v.xid and o.n = v.n order by o.xid, o.n)",
             rows.join(",")
         );
     }
@@ -73,7 +73,7 @@ pub(crate) fn close(
             ", deferred as (insert into duly_outbox_deferred (at, repeated, event, bucket) \
              select o.at, v.repeated, o.event, v.bucket \
              from step, (values {}) as v (xid, n, bucket, repeated), duly_outbox o \
-             where o.xid = v.xid and o.n = v.n)",
+             where o.xid = v.xid and o.n = v.n order by o.xid, o.n)",
             rows.join(",")
         );
     }

@@ -29,17 +29,20 @@ pub(crate) fn read_groups(texts: &[TextRow]) -> Result<Vec<String>> {
     names.ok_or_else(|| unreadable("groups of deferred rows"))
 }
 
-/// Returns the statements that claim rows of a group for the relay `own`, and read them.
-pub(crate) fn take(own: &str, group: &str, limit: usize) -> String {
+/// Returns the statements that claim rows of a group for the relay `own`, up to the first that another
+/// one has, and read them.
+pub(crate) fn take(own: &str, group: &str, behind: i64, limit: usize) -> String {
     let (group, seconds) = (text(group), CLAIM.as_secs());
     format!(
-        "{BEGIN}; with free as materialized (select key, repeated, octet_length(event) as bytes, tries \
-             from duly_outbox_deferred where bucket = {group} and (holder in ('', '{own}') \
-             or until <= clock_timestamp() or until > clock_timestamp() + interval '1 minute') \
-             order by tries, key limit {limit} for update skip locked), \
-         taken as (select key, repeated from (select *, sum(bytes) over \
-             (order by tries, key rows unbounded preceding) - bytes as bytes_before from free) as free \
-             where bytes_before < {PAGE_BYTES}) \
+        "{BEGIN}; with next as materialized (select key, repeated, octet_length(event) as bytes, \
+             holder in ('', '{own}') or until <= clock_timestamp() \
+                 or until > clock_timestamp() + interval '1 minute' as is_free \
+             from duly_outbox_deferred where bucket = {group} and key > {behind} \
+             order by key limit {limit} for update skip locked), \
+         taken as (select key, repeated from (select *, sum(bytes) over up_to_it - bytes as bytes_before, \
+             bool_and(is_free) over up_to_it as is_next from next \
+             window up_to_it as (order by key rows unbounded preceding)) as next \
+             where bytes_before < {PAGE_BYTES} and is_next) \
          update duly_outbox_deferred d set repeated = true, holder = '{own}', \
              until = clock_timestamp() + interval '{seconds} s' \
              from taken where d.key = taken.key \
@@ -107,8 +110,8 @@ pub(crate) fn settle(own: &str, settling: &Settling) -> String {
             .collect();
         sql += &format!(
             "; with gone as (delete from duly_outbox_deferred d using (values {}) as v (key, instead) \
-             where d.key = v.key returning d.at, v.instead) \
-             insert into duly_outbox (at, event) select at, instead from gone",
+             where d.key = v.key returning d.key, d.at, v.instead) \
+             insert into duly_outbox (at, event) select at, instead from gone order by key",
             rows.join(",")
         );
     }

@@ -329,10 +329,10 @@ impl<S: Session + 'static> Source for PostgresSource<S> {
     fn take_deferred(
         &mut self,
         group: String,
-        limit: usize,
+        (behind, limit): (i64, usize),
     ) -> BoxFuture<'_, Result<Vec<DeferredRow>>> {
         Box::pin(async move {
-            let sql = deferred::take(&self.own, &group, limit);
+            let sql = deferred::take(&self.own, &group, behind, limit);
             deferred::read(&self.run(&sql).await?)
         })
     }

@@ -1,13 +1,13 @@
 //! Groups: the events of one bucket of a queue, which the store takes or refuses together. One that it
 //! does not take now has a retry time of its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use duly::__outbox::delay_after;
 use tokio::time::Instant;
 
-use crate::relay::source::GROUPS_MAX;
+use crate::relay::source::{GROUPS_MAX, PAGE_MAX};
 
 /// A store that has taken nothing for so long may be away as a whole.
 const AWAY_AFTER: Duration = Duration::from_secs(10);
@@ -29,6 +29,35 @@ struct Group {
     pushing: Option<Instant>,
     /// Whether rows of it wait among the deferred ones.
     has_rows: bool,
+    scan: Scan,
+}
+
+/// How far the deferred rows of a group were tried, in their order. Those that were not accepted are
+/// passed, so that none of them keeps the others from being tried, and are tried again in the next scan.
+#[derive(Debug, Default)]
+struct Scan {
+    /// Behind this row.
+    behind: i64,
+    /// What the passed rows are the first of: a later one of the same would overtake it.
+    failed: HashSet<String>,
+    /// Whether all rows that were taken last follow one that was passed.
+    is_skipping: bool,
+}
+
+/// The deferred rows of a group that are to be taken next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NextRows {
+    pub(crate) behind: i64,
+    pub(crate) limit: usize,
+}
+
+/// How far a push of deferred rows has come.
+#[derive(Debug)]
+pub(crate) struct ScanStep {
+    /// The last row that was tried.
+    pub(crate) last: i64,
+    /// What the rows that were not accepted are the first of.
+    pub(crate) failed: Vec<String>,
 }
 
 impl Group {
@@ -38,11 +67,52 @@ impl Group {
             retry_at: now,
             pushing: None,
             has_rows: false,
+            scan: Scan::default(),
         }
     }
 }
 
 impl Groups {
+    /// Returns whether rows of it wait among the deferred ones, as far as is known.
+    pub(crate) fn has_rows(&self, name: &str) -> bool {
+        self.known.get(name).is_some_and(|group| group.has_rows)
+    }
+
+    /// Returns which of its rows are to be taken next: of a group that has failed one, to see whether it
+    /// goes on.
+    pub(crate) fn next_rows(&self, name: &str) -> NextRows {
+        let Some(group) = self.known.get(name) else {
+            return NextRows {
+                behind: 0,
+                limit: 1,
+            };
+        };
+        let is_probe = group.failures > 0 && !group.scan.is_skipping;
+        NextRows {
+            behind: group.scan.behind,
+            limit: if is_probe { 1 } else { PAGE_MAX },
+        }
+    }
+
+    /// Returns whether a row of it follows one that was passed.
+    pub(crate) fn follows_passed(&self, name: &str, key: &str) -> bool {
+        let group = self.known.get(name);
+        group.is_some_and(|group| group.scan.failed.contains(key))
+    }
+
+    /// Notes that its rows up to this one follow others that were passed.
+    pub(crate) fn skipped(&mut self, name: &str, last: i64, now: Instant) {
+        let scan = &mut self.of(name, now).scan;
+        (scan.behind, scan.is_skipping) = (last, true);
+    }
+
+    /// Notes that its rows up to this one were tried.
+    pub(crate) fn tried(&mut self, name: &str, step: ScanStep, now: Instant) {
+        let scan = &mut self.of(name, now).scan;
+        (scan.behind, scan.is_skipping) = (step.last, false);
+        scan.failed.extend(step.failed);
+    }
+
     /// Returns whether its events are not to be pushed now: the last push has failed or is under way.
     pub(crate) fn is_blocked(&self, name: &str) -> bool {
         let group = self.known.get(name);
@@ -98,10 +168,14 @@ impl Groups {
         self.of(name, now).has_rows = true;
     }
 
-    /// Notes that no rows of it are left to take: found again, it comes behind the others.
+    /// Notes that no rows of it are left to take: the next scan begins, or the group comes behind the
+    /// others once it is found again.
     pub(crate) fn emptied(&mut self, name: &str, now: Instant) {
         if let Some(group) = self.known.get_mut(name) {
-            (group.has_rows, group.retry_at) = (false, now);
+            let scan = std::mem::take(&mut group.scan);
+            if scan.behind == 0 {
+                (group.has_rows, group.retry_at) = (false, now);
+            }
         }
     }
 
@@ -241,6 +315,26 @@ mod tests {
         groups.end("orders/1", true, now);
         assert!(groups.is_well() && !groups.is_blocked("orders/1"));
         assert_eq!(groups.due(now, 9), [("orders/1".to_owned(), false)]);
+    }
+
+    #[test]
+    fn rows_that_are_not_accepted_are_passed_until_the_next_scan() {
+        let (mut groups, now, name) = (Groups::default(), Instant::now(), "orders/1");
+        groups.end(name, false, now);
+        groups.deferred(name, now);
+        let next = |behind, limit| NextRows { behind, limit };
+        assert_eq!(groups.next_rows(name), next(0, 1));
+        let failed = vec!["unique job:9".to_owned()];
+        groups.tried(name, ScanStep { last: 7, failed }, now);
+        assert_eq!(groups.next_rows(name), next(7, 1));
+        assert!(groups.follows_passed(name, "unique job:9"));
+        groups.skipped(name, 8, now);
+        assert_eq!(groups.next_rows(name), next(8, PAGE_MAX));
+        groups.emptied(name, now);
+        assert!(groups.has_rows(name) && !groups.follows_passed(name, "unique job:9"));
+        assert_eq!(groups.next_rows(name), next(0, 1));
+        groups.emptied(name, now);
+        assert!(!groups.has_rows(name));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub(crate) mod options;
 pub(crate) mod push;
 pub(crate) mod pushes;
 pub(crate) mod report;
+pub(crate) mod retries;
 pub(crate) mod run;
 pub(crate) mod settle;
 pub(crate) mod source;

@@ -25,11 +25,20 @@ pub(crate) struct RowEvent {
     pub(crate) event: StagedEvent,
 }
 
+impl RowEvent {
+    /// Returns whether its order among others decides which of them stands.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.event.order_key().is_some()
+    }
+}
+
 /// What became of the events of a group.
 #[derive(Debug)]
 pub(crate) struct GroupResult {
     pub(crate) fates: Vec<(usize, RowOutcome)>,
     pub(crate) failure: Option<Error>,
+    /// The order keys of the events that were not settled.
+    pub(crate) failed_keys: Vec<String>,
 }
 
 impl GroupResult {
@@ -49,6 +58,7 @@ impl GroupResult {
         Self {
             fates: places.map(|place| (place, RowOutcome::Unknown)).collect(),
             failure: Some(failure),
+            failed_keys: Vec::new(),
         }
     }
 }
@@ -102,7 +112,11 @@ pub(crate) async fn push_group(bus: &Bus, events: &[RowEvent]) -> GroupResult {
                 failure.get_or_insert(error);
             }
         }
-        GroupResult { fates, failure }
+        GroupResult {
+            fates,
+            failure,
+            failed_keys: Vec::new(),
+        }
     };
     let pushed = tokio::time::timeout(PUSH_MAX, push).await;
     pushed.unwrap_or_else(|_| {
@@ -127,6 +141,11 @@ pub(crate) async fn push_deferred(bus: &Bus, events: &[RowEvent]) -> GroupResult
     let lookups = stream::iter(lookups).for_each_concurrent(LOOKUPS_AT_ONCE, |it| it);
     // What there was no time for stays as it is, and is pushed again.
     drop(timeout_at(deadline, lookups).await);
+    let fates = result.fates.iter().map(|(_, fate)| fate);
+    let failed = events.iter().zip(fates);
+    let failed = failed.filter(|(_, fate)| !fate.is_settled());
+    let failed = failed.filter_map(|(row, _)| row.event.order_key());
+    result.failed_keys = failed.collect();
     result
 }
 

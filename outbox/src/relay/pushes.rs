@@ -5,13 +5,13 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::__outbox::StagedEvent;
-use duly::ErrorKind;
+use duly::{ErrorKind, Result};
 use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
+use crate::relay::groups::ScanStep;
 use crate::relay::meters;
 use crate::relay::push::{
     GroupResult, PageEvents, RowEvent, page_events, push_deferred, push_group,
@@ -19,7 +19,7 @@ use crate::relay::push::{
 use crate::relay::report::OutcomeCounts;
 use crate::relay::run::Run;
 use crate::relay::settle::{RowOutcome, RowResult, settling};
-use crate::relay::source::{PAGE_MAX, Row, Source};
+use crate::relay::source::{Row, Source};
 
 /// A page waits no longer for its pushes; what they come to is then unknown, and its rows are deferred.
 /// Less than the time for which a page is held.
@@ -30,13 +30,7 @@ const PATIENCE_BESIDE: Duration = Duration::from_millis(100);
 /// The pushes of pages that call the store at once.
 const PUSHES_AT_ONCE: usize = 32;
 /// The groups of deferred rows that are pushed at once.
-const RETRIES_AT_ONCE: usize = 8;
-
-/// Pages have the database for so many times as long as groups that have failed: with many of those,
-/// trying them would be all that a relay does.
-const PROBE_PAUSE: u32 = 10;
-/// But a group waits no longer than this: one call that took long says little about the next.
-const PROBE_PAUSE_MAX: Duration = Duration::from_secs(5);
+pub(super) const RETRIES_AT_ONCE: usize = 8;
 
 /// A push that has ended.
 #[derive(Debug)]
@@ -48,11 +42,16 @@ pub(crate) struct PushDone {
 
 /// Where its rows are.
 #[derive(Debug)]
-enum PushOf {
+pub(super) enum PushOf {
     /// In the page of this number.
     Page(u64),
-    /// Among the deferred, under these keys, each with whether it may have been pushed before.
-    Deferred(Vec<(i64, bool)>),
+    /// Among the deferred.
+    Deferred {
+        /// Their keys, each with whether it may have been pushed before.
+        keys: Vec<(i64, bool)>,
+        /// The last of them that is tried.
+        last: i64,
+    },
 }
 
 /// The pushes under way; a group has one at most.
@@ -61,9 +60,9 @@ pub(crate) struct Pushes {
     permits: Arc<Semaphore>,
     page: u64,
     /// Of the tasks, those of deferred rows.
-    retries: usize,
+    pub(super) retries: usize,
     /// Whether this relay has ever taken deferred rows.
-    has_claimed: bool,
+    pub(super) has_claimed: bool,
     /// When a group that has failed may be tried next.
     pub(crate) probe_at: Instant,
 }
@@ -106,7 +105,7 @@ impl Pushes {
     }
 }
 
-fn result(joined: Result<PushDone, JoinError>) -> Option<PushDone> {
+fn result(joined: std::result::Result<PushDone, JoinError>) -> Option<PushDone> {
     // Its panics are results, and nobody else ends it.
     let early = |error| tracing::error!(%error, "a push of the outbox has ended early");
     joined.map_err(early).ok()
@@ -114,12 +113,15 @@ fn result(joined: Result<PushDone, JoinError>) -> Option<PushDone> {
 
 impl<S: Source> Run<S> {
     /// Pushes rows, and returns what became of each.
-    pub(crate) async fn push_page(&mut self, rows: &[Row]) -> Vec<RowResult> {
+    pub(crate) async fn push_page(&mut self, rows: &[Row]) -> Result<Vec<RowResult>> {
         let PageEvents {
             mut fates,
             names,
             groups,
         } = page_events(&self.bus, rows);
+        if groups.values().flatten().any(RowEvent::is_ordered) {
+            self.list_groups().await?; // another relay may have deferred others of their keys
+        }
         self.push_groups(groups, &mut fates).await;
         let bytes_max = self.source.instead_bytes_max();
         let rows = fates.into_iter().zip(names).zip(rows);
@@ -128,7 +130,12 @@ impl<S: Source> Run<S> {
             group,
             is_repeated: row.is_repeated,
         };
-        rows.map(row).collect()
+        Ok(rows.map(row).collect())
+    }
+
+    /// Returns whether rows of a group wait among the deferred ones, as far as the last list told.
+    fn may_have_rows(&self, group: &str) -> bool {
+        self.groups.has_rows(group) || !self.group_list.behind.is_empty()
     }
 
     /// Pushes the events of a page, and notes what became of each.
@@ -151,8 +158,20 @@ impl<S: Source> Run<S> {
             // Those whose deferred rows are just being pushed: their events follow, or each page would
             // be deferred for as long as there are such rows.
             let mut behind = Vec::new();
-            for (group, events) in groups {
+            for (group, mut events) in groups {
                 let is_blocked = self.groups.is_blocked(&group);
+                if !is_blocked && self.may_have_rows(&group) {
+                    // They would overtake others of their keys.
+                    let (behind, others): (Vec<_>, _) =
+                        events.into_iter().partition(RowEvent::is_ordered);
+                    for event in behind {
+                        fates[event.place] = Some(RowOutcome::NotYet);
+                    }
+                    events = others;
+                }
+                if events.is_empty() {
+                    continue;
+                }
                 for event in &events {
                     let fate = if is_blocked {
                         RowOutcome::NotYet
@@ -193,57 +212,6 @@ impl<S: Source> Run<S> {
         }
     }
 
-    /// Begins to push the deferred rows of groups whose time has come.
-    pub(crate) async fn retry(&mut self) {
-        let room = RETRIES_AT_ONCE.saturating_sub(self.pushes.retries);
-        let now = Instant::now();
-        for (group, has_failed) in self.groups.due(now, room) {
-            if self.stop.is_cancelled() {
-                return; // a claim would only be given back
-            }
-            let began = Instant::now();
-            if has_failed && began < self.pushes.probe_at {
-                continue;
-            }
-            // Of a group that has failed one row, to see whether it goes on.
-            let limit = if has_failed { 1 } else { PAGE_MAX };
-            self.pushes.has_claimed = true;
-            let name = group.clone();
-            let taken = self.call(move |it| it.take_deferred(name, limit));
-            let rows = match taken.await {
-                Ok(rows) => rows,
-                Err(error) => {
-                    self.database_failed(&error);
-                    return;
-                }
-            };
-            if has_failed {
-                self.pause_probes(began);
-            }
-            if rows.is_empty() {
-                self.groups.emptied(&group, began);
-                continue;
-            }
-            let (mut keys, mut events) = (Vec::new(), Vec::new());
-            let mut fates = Vec::new();
-            for (place, row) in rows.into_iter().enumerate() {
-                keys.push((row.key, row.is_repeated));
-                match StagedEvent::decode(&row.event) {
-                    Ok(event) => {
-                        let event = event.repeated(row.is_repeated);
-                        events.push(RowEvent { place, event });
-                    }
-                    Err(error) => fates.push((place, RowOutcome::refused(error.to_string()))),
-                }
-            }
-            if !fates.is_empty() {
-                self.settle(&keys, fates).await;
-            }
-            self.pushes.retries += 1;
-            self.spawn(group, PushOf::Deferred(keys), events, now);
-        }
-    }
-
     /// Waits a moment for the pushes under way, settles what they came to, and gives back what this
     /// relay holds, so that the next one need not wait for the claims to end. Of a database that does
     /// not reply they end by themselves.
@@ -253,7 +221,7 @@ impl<S: Source> Run<S> {
         // Not each by itself: the database may be slow.
         while let Ok(Some(done)) = timeout_at(deadline, self.pushes.next()).await {
             let ended = self.ended(&done.group, done.result);
-            if let PushOf::Deferred(of) = done.of {
+            if let PushOf::Deferred { keys: of, .. } = done.of {
                 let before = keys.len();
                 keys.extend(of);
                 fates.extend(ended.into_iter().map(|(at, fate)| (before + at, fate)));
@@ -276,9 +244,15 @@ impl<S: Source> Run<S> {
     /// Takes note of a push that has gone on beside the pages.
     pub(crate) async fn pushed(&mut self, done: PushDone) {
         let (is_accepted, began) = (done.result.is_accepted(), Instant::now());
-        let fates = self.ended(&done.group, done.result);
+        let (group, mut result) = (done.group, done.result);
+        let failed = std::mem::take(&mut result.failed_keys);
+        let fates = self.ended(&group, result);
         // The rows of a page of before were deferred, and are pushed again.
-        if let PushOf::Deferred(keys) = done.of {
+        if let PushOf::Deferred { keys, last } = done.of {
+            // Of many that have failed together one may be to blame, which is found by trying each.
+            if is_accepted || fates.len() == 1 {
+                self.groups.tried(&group, ScanStep { last, failed }, began);
+            }
             self.settle(&keys, fates).await;
             self.pushes.retries = self.pushes.retries.saturating_sub(1);
             if is_accepted {
@@ -292,14 +266,7 @@ impl<S: Source> Run<S> {
         }
     }
 
-    /// Puts the next try of a group that has failed off, by how long a call of the database took.
-    fn pause_probes(&mut self, began: Instant) {
-        let pause = began.elapsed() * PROBE_PAUSE;
-        let probe_at = self.pushes.probe_at.max(began) + pause;
-        self.pushes.probe_at = probe_at.min(Instant::now() + PROBE_PAUSE_MAX);
-    }
-
-    async fn settle(&mut self, keys: &[(i64, bool)], fates: Vec<(usize, RowOutcome)>) {
+    pub(super) async fn settle(&mut self, keys: &[(i64, bool)], fates: Vec<(usize, RowOutcome)>) {
         let bytes_max = self.source.instead_bytes_max();
         let fates = fates.into_iter();
         let fates: Vec<_> = fates
@@ -326,20 +293,20 @@ impl<S: Source> Run<S> {
         result.fates
     }
 
-    fn spawn(&mut self, group: String, of: PushOf, events: Vec<RowEvent>, now: Instant) {
+    pub(super) fn spawn(&mut self, group: String, of: PushOf, events: Vec<RowEvent>, now: Instant) {
         self.groups.begin(&group, now);
         let bus = self.bus.clone();
         let permits = Arc::clone(&self.pushes.permits);
         self.pushes.tasks.spawn(async move {
             let _permit = match of {
                 PushOf::Page(_) => permits.acquire_owned().await.ok(),
-                PushOf::Deferred(_) => None, // those have a limit of their own
+                PushOf::Deferred { .. } => None, // those have a limit of their own
             };
             let places: Vec<_> = events.iter().map(|it| it.place).collect();
             let push = async {
                 match of {
                     PushOf::Page(_) => push_group(&bus, &events).await,
-                    PushOf::Deferred(_) => push_deferred(&bus, &events).await,
+                    PushOf::Deferred { .. } => push_deferred(&bus, &events).await,
                 }
             };
             let push = AssertUnwindSafe(push).catch_unwind();

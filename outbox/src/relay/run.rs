@@ -66,7 +66,7 @@ pub(crate) struct Run<S> {
     sweep_at: Instant,
     ends: EndsLimit,
     asked: Instant,
-    group_list: GroupList,
+    pub(crate) group_list: GroupList,
     pub(crate) groups: Groups,
     pub(crate) pushes: Pushes,
     /// How many rows are deferred, as far as they were counted.
@@ -255,7 +255,7 @@ impl<S: Source> Run<S> {
         let Some(rows) = rows else {
             return Ok(Turn::Nothing);
         };
-        let fates = self.push_page(&rows).await;
+        let fates = self.push_page(&rows).await?;
         // The next relay pushes what a bus that was shut down has not taken.
         let may_defer =
             !self.is_closed && (self.deferred < DEFERRED_MAX || !self.is_store_away().await);
@@ -322,14 +322,17 @@ impl<S: Source> Run<S> {
     }
 
     /// Lists the groups that have deferred rows, as many as are known at once.
-    async fn list_groups(&mut self) -> Result<Vec<String>> {
+    pub(crate) async fn list_groups(&mut self) -> Result<()> {
+        let now = Instant::now();
+        self.asked = now;
         let behind = self.group_list.behind.clone();
         let mut names = self.call(move |it| it.groups(behind)).await?;
         if self.group_list.goes_round(&names) {
             names.extend(self.call(move |it| it.groups(String::new())).await?);
         }
         self.group_list.listed(&mut names);
-        Ok(names)
+        self.groups.found(names, now);
+        Ok(())
     }
 
     fn may_housekeep(&self) -> bool {
@@ -359,12 +362,12 @@ impl<S: Source> Run<S> {
                 Err(error) => self.database_failed(&error),
             }
         }
-        if now >= self.asked + GROUPS_EVERY && self.may_housekeep() {
-            self.asked = now;
-            match self.list_groups().await {
-                Ok(names) => self.groups.found(names, now),
-                Err(error) => self.database_failed(&error),
-            }
+        let is_list_old = now >= self.asked + GROUPS_EVERY;
+        if is_list_old
+            && self.may_housekeep()
+            && let Err(error) = self.list_groups().await
+        {
+            self.database_failed(&error);
         }
     }
 }

@@ -47,12 +47,13 @@ pub(crate) trait Source: Send + 'static {
     /// [`GROUPS_MAX`].
     fn groups(&mut self, behind: String) -> BoxFuture<'_, Result<Vec<String>>>;
 
-    /// Takes deferred rows of a group, at most `limit`: those first that failed least often. It has
-    /// then stored that they may have been pushed, and no other relay takes them for a while.
+    /// Takes deferred rows of a group in their order, those behind a key and at most so many, and none
+    /// behind one that another relay has. It has then stored that they may have been pushed, and no
+    /// other relay takes them for a while.
     fn take_deferred(
         &mut self,
         group: String,
-        limit: usize,
+        rows: (i64, usize),
     ) -> BoxFuture<'_, Result<Vec<DeferredRow>>>;
 
     /// Gives back the deferred rows that were taken and not settled; they may have been pushed.

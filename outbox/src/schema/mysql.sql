@@ -59,10 +59,10 @@ create table if not exists duly_outbox_deferred (
     repeated smallint not null, -- how often it may have been accepted already
     holder varchar(16) character set ascii collate ascii_bin not null default '', -- the relay that pushes it
     held_until bigint not null default 0, -- and how long others leave it alone
-    tries integer not null default 0,
+    tries integer not null default 0, -- how often it was given back
     bucket varchar(600) character set utf8mb4 collate utf8mb4_bin not null,
     event longblob not null,
-    key duly_outbox_deferred_by_bucket (bucket, tries, n)
+    key duly_outbox_deferred_by_bucket (bucket, n)
 ) engine = InnoDB;
 
 -- Events that can never be accepted, each with the reason.

@@ -55,7 +55,7 @@ create table if not exists duly_outbox_deferred (
     repeated boolean not null, -- it may have been accepted already
     event bytea not null,
     bucket text not null,
-    tries integer not null default 0,
+    tries integer not null default 0, -- how often it was given back
     holder text not null default '', -- the relay that pushes it
     until timestamptz not null default 'epoch' -- and how long others leave it alone
 );
@@ -107,7 +107,7 @@ do $$ declare lacking record; begin
     for lacking in
         select * from (values
             ('duly_outbox'::regclass, 'duly_outbox_by_xid', 'xid, n'),
-            ('duly_outbox_deferred'::regclass, 'duly_outbox_deferred_by_bucket', 'bucket, tries, key'),
+            ('duly_outbox_deferred'::regclass, 'duly_outbox_deferred_by_bucket', 'bucket, key'),
             ('duly_outbox_refused'::regclass, 'duly_outbox_refused_by_n', 'n'),
             ('duly_done'::regclass, 'duly_done_by_at', 'at')
         ) as needed (of_table, name, columns)

@@ -42,11 +42,11 @@ create table if not exists duly_outbox_deferred (
     repeated integer not null, -- it may have been accepted already
     event blob not null,
     bucket text not null,
-    tries integer not null default 0,
+    tries integer not null default 0, -- how often it was given back
     holder text not null default '', -- the relay that pushes it
     until integer not null default 0 -- and how long others leave it alone
 ) strict;
-create index if not exists duly_outbox_deferred_by_bucket on duly_outbox_deferred (bucket, tries, key);
+create index if not exists duly_outbox_deferred_by_bucket on duly_outbox_deferred (bucket, key);
 
 -- Events that can never be accepted, each with the reason.
 create table if not exists duly_outbox_refused (

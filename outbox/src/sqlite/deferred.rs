@@ -21,26 +21,29 @@ pub(crate) fn groups(connection: &Connection, behind: String) -> rusqlite::Resul
     Ok(names)
 }
 
-/// Claims rows of a group for the relay `own`, and reads them.
+/// Claims rows of a group for the relay `own`, up to the first that another one has, and reads them.
 pub(crate) fn take(
     connection: &mut Connection,
     own: &str,
     group: &str,
-    limit: usize,
+    (behind, limit): (i64, usize),
 ) -> rusqlite::Result<Vec<DeferredRow>> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut rows = Vec::new();
     {
         let sql = format!(
-            "select key, repeated, event from duly_outbox_deferred where bucket = ?1 \
-             and (holder in ('', ?2) or until <= {NOW} or until > {NOW} + 60000) \
-             order by tries, key limit ?3"
+            "select key, repeated, event, \
+             holder in ('', ?2) or until <= {NOW} or until > {NOW} + 60000 \
+             from duly_outbox_deferred where bucket = ?1 and key > ?3 order by key limit ?4"
         );
         let mut statement = tx.prepare_cached(&sql)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut found = statement.query(params![group, own, limit])?;
+        let mut found = statement.query(params![group, own, behind, limit])?;
         let mut bytes = 0;
         while let Some(row) = found.next()? {
+            if !row.get::<_, bool>(3)? {
+                break;
+            }
             let row = DeferredRow {
                 key: row.get(0)?,
                 is_repeated: row.get(1)?,

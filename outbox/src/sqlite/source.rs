@@ -308,10 +308,10 @@ impl Source for SqliteSource {
     fn take_deferred(
         &mut self,
         group: String,
-        limit: usize,
+        rows: (i64, usize),
     ) -> BoxFuture<'_, Result<Vec<DeferredRow>>> {
         let own = self.own.clone();
-        Box::pin(self.run(move |connection| deferred::take(connection, &own, &group, limit)))
+        Box::pin(self.run(move |connection| deferred::take(connection, &own, &group, rows)))
     }
 
     fn release_deferred(&mut self) -> BoxFuture<'_, Result<()>> {

@@ -1,6 +1,6 @@
 //! Pushing staged events, with a result for each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -11,7 +11,7 @@ use crate::bus::payloads::EncodedValue;
 use crate::bus::push::prepare::PreparedEvent;
 use crate::bus::push::staged::StagedEvent;
 use crate::bus::queue_handle::QueueHandle;
-use crate::core::op::{PushOutcome, StoreOp, fitting};
+use crate::core::op::{PushOutcome, PushReport, StoreOp, fitting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, EventId, QueueName};
 use crate::store::{Durability, KEEP_FOR, KnownBuckets};
@@ -39,6 +39,28 @@ pub enum StagedPush {
     Refused(Error),
     /// It was not accepted, and may be later; after [`ErrorKind::Unknown`] it may have been.
     Failed(Error),
+}
+
+/// The keys of events that were not accepted: none that follows one of them is pushed before it.
+#[derive(Debug, Default)]
+struct FailedKeys(HashSet<String>);
+
+impl FailedKeys {
+    fn note(&mut self, staged: &StagedEvent, pushed: &StagedPush) {
+        if matches!(pushed, StagedPush::Failed(_) | StagedPush::OutOfTime) {
+            self.0.extend(staged.order_key());
+        }
+    }
+
+    fn has(&self, staged: &StagedEvent) -> bool {
+        !self.0.is_empty() && staged.order_key().is_some_and(|key| self.0.contains(&key))
+    }
+}
+
+/// Returns the result of an event that is not pushed before an earlier one of its key.
+fn behind_another() -> StagedPush {
+    let waits = "an earlier event of its unique key or its id was not accepted";
+    StagedPush::Failed(Error::new(ErrorKind::Unavailable, waits))
 }
 
 /// What events have in common that go to the store together.
@@ -82,41 +104,52 @@ async fn push_made(
     events: &[StagedEvent],
     places: Vec<usize>,
 ) -> Vec<(usize, StagedPush)> {
-    let (mut places, mut results) = look_elsewhere(handle, events, places).await;
-    while !places.is_empty() {
-        let bytes = |place: &usize| events[*place].event.envelope.payload.len();
-        let rest = places.split_off(fitting(&places, bytes).min(places.len()));
-        let call = std::mem::replace(&mut places, rest);
+    let (places, mut results) = look_elsewhere(handle, events, places).await;
+    let mut failed = FailedKeys::default();
+    for (place, pushed) in &results {
+        failed.note(&events[*place], pushed);
+    }
+    let bytes = |place: &usize| events[*place].event.envelope.payload.len();
+    let mut calls = vec![places]; // the next one is the last
+    while let Some(places) = calls.pop() {
+        let is_behind = |place: &usize| failed.has(&events[*place]);
+        let (behind, mut call): (Vec<_>, Vec<_>) = places.into_iter().partition(is_behind);
+        results.extend(behind.into_iter().map(|place| (place, behind_another())));
+        if call.is_empty() {
+            continue;
+        }
+        let rest = call.split_off(fitting(&call, bytes).min(call.len()));
+        if !rest.is_empty() {
+            calls.push(rest);
+        }
         let batch = call.iter().map(|place| events[*place].event.clone());
         let pushed = handle.apply_push(bucket, batch.collect(), durability).await;
-        match pushed {
+        let judged: Vec<_> = match pushed {
             Ok((pushed, _)) => {
-                let judge = |(place, pushed): (usize, crate::core::op::PushReport)| {
-                    (
-                        place,
-                        of_outcome(handle, events[place].id(), pushed.verdict),
-                    )
+                let replies = pushed.into_iter().map(Some).chain(std::iter::repeat(None));
+                let judge = |(place, reply): (usize, Option<PushReport>)| match reply {
+                    Some(reply) => {
+                        let id = events[place].id();
+                        (place, of_outcome(handle, id, reply.verdict))
+                    }
+                    None => (place, StagedPush::Failed(crate::store::unexpected())),
                 };
-                results.extend(call.into_iter().zip(pushed).map(judge));
+                call.into_iter().zip(replies).map(judge).collect()
             }
             // One of them is to blame, and nothing was accepted: each by itself.
             Err(error) if error.kind() == ErrorKind::Invalid && call.len() > 1 => {
-                for place in call {
-                    let alone = vec![events[place].event.clone()];
-                    let pushed = handle.apply_push(bucket, alone, durability).await;
-                    let pushed = match pushed.map(|(pushed, _)| pushed.first().copied()) {
-                        Ok(Some(pushed)) => of_outcome(handle, events[place].id(), pushed.verdict),
-                        Ok(None) => StagedPush::Failed(crate::store::unexpected()),
-                        Err(error) => of_error(handle, error),
-                    };
-                    results.push((place, pushed));
-                }
+                calls.extend(call.into_iter().rev().map(|place| vec![place]));
+                continue;
             }
             Err(error) => {
                 let each = |place| (place, of_error(handle, again(&error)));
-                results.extend(call.into_iter().map(each));
+                call.into_iter().map(each).collect()
             }
+        };
+        for (place, pushed) in &judged {
+            failed.note(&events[*place], pushed);
         }
+        results.extend(judged);
     }
     results
 }
@@ -156,10 +189,15 @@ async fn push_given(
     events: &[StagedEvent],
     places: Vec<usize>,
 ) -> Vec<(usize, StagedPush)> {
-    let mut results = Vec::with_capacity(places.len());
+    let (mut results, mut failed) = (Vec::with_capacity(places.len()), FailedKeys::default());
     for place in places {
-        let pushed = push_one_given(handle, &events[place]).await;
-        let pushed = pushed.unwrap_or_else(|error| of_error(handle, error));
+        let pushed = if failed.has(&events[place]) {
+            behind_another()
+        } else {
+            let pushed = push_one_given(handle, &events[place]).await;
+            pushed.unwrap_or_else(|error| of_error(handle, error))
+        };
+        failed.note(&events[place], &pushed);
         results.push((place, pushed));
     }
     results

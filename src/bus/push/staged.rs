@@ -87,6 +87,15 @@ impl StagedEvent {
         self.is_given
     }
 
+    /// Returns what it has in common with the events among which the order of the pushes decides: its
+    /// unique key, or an id that its caller chose.
+    #[must_use]
+    pub fn order_key(&self) -> Option<String> {
+        let unique = self.event.envelope.unique.as_ref();
+        let unique = unique.map(|key| format!("unique {key}"));
+        unique.or_else(|| self.is_given.then(|| self.id().to_string()))
+    }
+
     /// Returns when it was prepared, which is no later than its first push.
     #[must_use]
     pub fn staged_at(&self) -> Timestamp {

@@ -80,6 +80,15 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         outbox("what_is_deferred_for_long_is_neither_lost_nor_doubled"),
     ),
     InTransaction.bug(
+        "outbox-overtaken",
+        "an event of a unique key is pushed before an earlier one that the store has not taken",
+        &[
+            never("Run::push_groups", "!$is_blocked && self.may_have_rows(&$group)"),
+            never("Run::push_taken", "$key.is_some_and($..)"),
+        ],
+        outbox("after_an_outage_the_event_stands_that_a_direct_push_leaves"),
+    ),
+    InTransaction.bug(
         "outbox-mysql-cursor-by-number",
         "MySQL: rows are read behind what was passed, and never from the first on",
         &[
