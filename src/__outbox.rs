@@ -26,6 +26,13 @@ pub mod postgres {
     pub use crate::journal::postgres::connector::{Connector, PgConnection};
 }
 
+/// Decodes percent-encoding; `None` if that is wrong, or the bytes are no UTF-8.
+#[cfg(feature = "postgres")]
+#[must_use]
+pub fn percent_decoded(text: &str) -> Option<String> {
+    crate::journal::postgres::url::percent_decoded(text)
+}
+
 /// Prepares an event as a push does, and returns it instead of pushing it.
 ///
 /// # Errors

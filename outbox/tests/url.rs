@@ -47,6 +47,41 @@ async fn each_database_is_relayed_by_its_url() {
     }
 }
 
+/// As it stands in `DATABASE_URL` for a pool of sqlx and for other tools.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_sqlite_is_relayed_by_the_url_of_a_pool() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, in_url, number) in [
+        ("a.db", "a.db?mode=rwc", 1),
+        ("b.db", "b.db?mode=rw", 2),
+        (
+            "the shop & 100%?.db",
+            "the%20shop%20%26%20100%25%3F.db?mode=rwc",
+            3,
+        ),
+        ("ü.db", "%C3%BC.db?", 4),
+    ] {
+        let mut file = Connection::open(folder.path().join(name)).unwrap();
+        file.pragma_update(None, "journal_mode", "wal").unwrap();
+        file.execute_batch(schema(Database::Sqlite)).unwrap();
+        for begin in ["sqlite:", "sqlite://"] {
+            let seen = Seen::default();
+            let bus = bus("memory:", &seen).await;
+            let url = format!("{begin}{}/{in_url}", folder.path().display());
+            let relay = connect(&bus, &url).await.unwrap();
+            let mut tx = file.transaction().unwrap();
+            let queue = orders(&bus);
+            queue
+                .push_in(&mut tx, order(number), When::Now)
+                .await
+                .unwrap();
+            tx.commit().unwrap();
+            seen.reach(1).await;
+            relay.stop().await;
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_comes_later_is_relayed_from_then_on() {
     let mut server = Postgres::start(PostgresOptions::default());
@@ -115,6 +150,13 @@ async fn a_url_that_cannot_be_right_is_refused_and_shows_no_password() {
         ("mysql://user:secret@host:port/db", "mysql://user:password"),
         (&of_journal, "search_path"),
         (&empty.url, "duly outbox schema --database postgres"),
+        ("sqlite:shop.db?mode=ro", "`mode=rw`"),
+        ("sqlite:shop.db?mode=memory", "`mode=rw`"),
+        ("sqlite:shop.db?mode=rw&cache=secret", "`cache`"),
+        ("sqlite:shop%2.db", "percent-encoded"),
+        ("sqlite:%FF.db", "percent-encoded"),
+        ("sqlite::memory:", "names none"),
+        ("sqlite://?mode=rwc", "names none"),
     ] {
         let error = connect(&bus, url).await.expect_err(url);
         assert_eq!(error.kind(), ErrorKind::Invalid, "{url}: {error}");

@@ -14,6 +14,9 @@ impl Relay {
     /// | `mysql://user:password@host:3306/database` | MySQL, MariaDB | `sqlx-mysql` |
     /// | `sqlite:shop.db` | a file of SQLite | `rusqlite` |
     ///
+    /// The path of a file is percent-decoded, and may end in `?mode=rw` or `?mode=rwc`, as that of a pool of
+    /// sqlx: a relay writes, and makes no file in either case.
+    ///
     /// Of several hosts of PostgreSQL the one that writes is connected, by `target_session_attrs`.
     /// A connection is encrypted as that of a journal, by `sslmode` and `sslrootcert`: off
     /// this machine it must be, unless the URL says otherwise. For MySQL a program chooses TLS by features
@@ -42,7 +45,7 @@ impl Relay {
         match url.split_once(':').unwrap_or_default() {
             ("postgres" | "postgresql", _) => postgres(bus, url, options).await,
             ("mysql" | "mariadb", _) => mysql(bus, url, options).await,
-            ("sqlite", file) => sqlite(bus, file.strip_prefix("//").unwrap_or(file), options).await,
+            ("sqlite", file) => sqlite(bus, file, options).await,
             _ => Err(wrong(
                 "the URL of the database of an outbox begins with postgres://, mysql:// or sqlite:",
             )),
@@ -86,9 +89,38 @@ async fn mysql(_: &Bus, _: &str, _: RelayOptions) -> Result<Relay> {
 }
 
 #[cfg(feature = "rusqlite")]
-async fn sqlite(bus: &Bus, file: &str, options: RelayOptions) -> Result<Relay> {
-    let source = crate::sqlite::source::SqliteSource::new(file.into());
+async fn sqlite(bus: &Bus, url: &str, options: RelayOptions) -> Result<Relay> {
+    let source = crate::sqlite::source::SqliteSource::new(file_of(url)?);
     Relay::start_anyway(bus, source, options).await
+}
+
+/// Returns the file of a URL of SQLite without its scheme.
+#[cfg(feature = "rusqlite")]
+fn file_of(url: &str) -> Result<std::path::PathBuf> {
+    let (path, query) = url.split_once('?').unwrap_or((url, ""));
+    let path = path.strip_prefix("//").unwrap_or(path);
+    for option in query.split('&').filter(|option| !option.is_empty()) {
+        if !matches!(option, "mode=rw" | "mode=rwc") {
+            let name = option.split('=').next().unwrap_or_default();
+            return Err(wrong(format!(
+                "`{name}` of the URL of a file of SQLite is not as it must be: a relay takes \
+                 `mode=rw` and `mode=rwc`, and no other option"
+            )));
+        }
+    }
+    if path.is_empty() || path == ":memory:" {
+        return Err(wrong(
+            "the URL of a file of SQLite names none: sqlite:shop.db, or sqlite:///folder/shop.db",
+        ));
+    }
+    let decoded = duly::__outbox::percent_decoded(path);
+    Ok(decoded
+        .ok_or_else(|| {
+            wrong(
+                "the path in the URL of a file of SQLite is percent-encoded UTF-8: a `%` is `%25`",
+            )
+        })?
+        .into())
 }
 
 #[cfg(not(feature = "rusqlite"))]

@@ -25,7 +25,7 @@ mod row;
 mod schema;
 mod scope;
 mod tls;
-mod url;
+pub(crate) mod url;
 mod weeks;
 
 use std::fmt;

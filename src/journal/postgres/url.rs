@@ -214,20 +214,24 @@ fn time(key: &str, value: &str) -> Result<Duration> {
 }
 
 fn decode(text: &str) -> Result<String> {
-    let wrong = || Error::invalid(FORM);
+    percent_decoded(text).ok_or_else(|| Error::invalid(FORM))
+}
+
+/// Decodes percent-encoding; `None` if that is wrong, or the bytes are no UTF-8.
+pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
             b'%' => {
                 let mut digit = || char::from(rest.next()?).to_digit(16);
-                let (high, low) = (digit().ok_or_else(wrong)?, digit().ok_or_else(wrong)?);
+                let (high, low) = (digit()?, digit()?);
                 (high * 16 + low) as u8 // two digits fill a byte
             }
             byte => byte,
         });
     }
-    String::from_utf8(bytes).map_err(|_| wrong())
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
