@@ -125,6 +125,42 @@ pub(crate) fn missing(database: Database, found: &[String]) -> Vec<String> {
     missing
 }
 
+/// Returns the parts of the tables without which a relay or a `finish_in` does wrong, or slowly, and whose
+/// names are in the SQL: keys, indexes, and rows that it inserts. But the version is read by itself.
+fn parts(database: Database) -> Vec<String> {
+    let (sql, mut parts) = (schema(database), Vec::new());
+    let mut table = "";
+    for line in sql.lines() {
+        if let Some(name) = line.strip_prefix("create table if not exists ") {
+            table = name.split(' ').next().unwrap_or_default();
+        }
+        if line.contains(" partition of ") {
+            parts.push(format!("partition {table}"));
+        }
+        if line.contains("primary key") {
+            parts.push(format!("primary key of {table}"));
+        }
+        let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let indexes = words.filter(|word| word.starts_with("duly_") && word.contains("_by_"));
+        parts.extend(indexes.map(|index| format!("index {index}")));
+        let row = ["insert into ", "insert ignore into "];
+        let row = row.iter().find_map(|begin| line.strip_prefix(begin));
+        let row = row.and_then(|row| row.split_once(" values "));
+        // Not that of a procedure, which names columns.
+        let row = row.filter(|(of, _)| !of.contains(' '));
+        parts.extend(row.map(|(of, _)| format!("row of {of}")));
+    }
+    parts.retain(|part| part != "row of duly_outbox_version");
+    parts
+}
+
+/// Returns the names of parts that are missing of tables that are there.
+pub(crate) fn missing_parts(database: Database, found: &[String]) -> Vec<String> {
+    let mut missing = parts(database);
+    missing.retain(|part| !found.contains(part));
+    missing
+}
+
 /// Fails if something is missing.
 pub(crate) fn check_missing(database: Database, missing: &[String]) -> Result<()> {
     if missing.is_empty() {
@@ -155,6 +191,37 @@ fn outdated(database: Database, wrong: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_parts_of_the_tables_are_read_from_their_sql() {
+        let of = |database| parts(database).join(", ");
+        assert_eq!(
+            of(Database::Sqlite),
+            "primary key of duly_outbox_version, primary key of duly_outbox, \
+             primary key of duly_outbox_step, primary key of duly_outbox_salt, \
+             primary key of duly_outbox_deferred, index duly_outbox_deferred_by_bucket, \
+             primary key of duly_done, index duly_done_by_at, primary key of duly_done_limit, \
+             row of duly_outbox_step, row of duly_outbox_salt"
+        );
+        assert_eq!(
+            of(Database::Mysql),
+            "primary key of duly_outbox_version, primary key of duly_outbox, \
+             primary key of duly_outbox_server, primary key of duly_outbox_salt, \
+             primary key of duly_outbox_deferred, index duly_outbox_deferred_by_bucket, \
+             primary key of duly_outbox_refused, primary key of duly_done, index duly_done_by_at, \
+             primary key of duly_done_limit, row of duly_outbox_salt"
+        );
+        assert_eq!(
+            of(Database::Postgres),
+            "primary key of duly_outbox_version, partition duly_outbox_0, partition duly_outbox_1, \
+             partition duly_outbox_2, primary key of duly_outbox_step, \
+             partition duly_outbox_step_0, partition duly_outbox_step_1, \
+             primary key of duly_outbox_deferred, primary key of duly_done, \
+             primary key of duly_done_limit, index duly_outbox_by_xid, \
+             index duly_outbox_deferred_by_bucket, index duly_outbox_refused_by_n, \
+             index duly_done_by_at"
+        );
+    }
 
     #[test]
     fn each_table_and_column_that_is_missing_is_named() {

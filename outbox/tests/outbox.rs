@@ -24,6 +24,7 @@ mod finished;
 mod given_up;
 mod held;
 mod kills;
+mod lacking;
 mod large;
 mod load;
 mod metrics;

@@ -4,6 +4,7 @@ pub(crate) mod claim;
 pub(crate) mod deferred;
 pub(crate) mod news;
 pub(crate) mod page;
+pub(crate) mod parts;
 pub(crate) mod session;
 pub(crate) mod snapshot;
 pub(crate) mod source;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::postgres::news::{self, News};
 use crate::postgres::page::{self, Page};
+use crate::postgres::parts::{OTHERS, PARTS};
 use crate::postgres::session::Session;
 use crate::postgres::snapshot::Snapshot;
 use crate::postgres::step::{Look, NextStep, Step, look};
@@ -274,20 +275,16 @@ impl<S: Session + 'static> PostgresSource<S> {
             .flatten()
             .collect();
         let mut missing = schema::missing(Database::Postgres, &found);
-        let sql = "select to_regclass('duly_outbox_n'), \
-                   to_regprocedure('duly_push(text,json,interval,json)'), \
-                   to_regprocedure('duly_outbox_is_utf8(text)')";
-        let rows = self.run(sql).await?;
-        let row = rows.first().ok_or_else(|| unreadable("list of tables"))?;
-        let others = [
-            "sequence duly_outbox_n",
-            "function duly_push",
-            "function duly_outbox_is_utf8",
-        ]
-        .into_iter()
-        .zip(row);
-        let others = others.filter(|(_, found)| found.is_none());
-        missing.extend(others.map(|(name, _)| name.to_owned()));
+        let rows = self.run(PARTS).await?;
+        let found: Vec<_> = rows.into_iter().flatten().flatten().collect();
+        if missing.is_empty() {
+            missing = schema::missing_parts(Database::Postgres, &found);
+        }
+        for other in OTHERS {
+            if !found.iter().any(|it| it == other) {
+                missing.push(other.to_owned());
+            }
+        }
         schema::check_missing(Database::Postgres, &missing)?;
         let sql = "select coalesce(max(version), 0) from duly_outbox_version";
         let rows = self.run(sql).await?;

@@ -54,8 +54,14 @@ fn insert_done(connection: &Connection, done: &Done) -> Result<bool> {
 
 /// Returns the error of a call.
 pub(crate) fn failed(error: &rusqlite::Error) -> Error {
-    let text = error.to_string();
-    if text.contains("no such table") || text.contains("no such column") {
+    let text = match error {
+        rusqlite::Error::QueryReturnedNoRows => "no such row as their SQL inserts".to_owned(),
+        error => error.to_string(),
+    };
+    if matches!(error, rusqlite::Error::QueryReturnedNoRows)
+        || text.contains("no such table")
+        || text.contains("no such column")
+    {
         return Error::new(
             ErrorKind::Invalid,
             format!(

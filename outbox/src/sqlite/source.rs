@@ -100,6 +100,19 @@ impl SqliteSource {
         });
         let missing = schema::missing(Database::Sqlite, &found.await?);
         schema::check_missing(Database::Sqlite, &missing)?;
+        let found = self.run(|connection| {
+            let sql = "select 'primary key of ' || tables.name from sqlite_master as tables, \
+                       pragma_table_info(tables.name) as columns \
+                       where tables.type = 'table' and columns.pk > 0 \
+                       union all select 'index ' || name from sqlite_master where type = 'index' \
+                       union all select 'row of duly_outbox_step' from duly_outbox_step \
+                       union all select 'row of duly_outbox_salt' from duly_outbox_salt";
+            let mut statement = connection.prepare(sql)?;
+            let names = statement.query_map([], |row| row.get(0))?;
+            names.collect::<rusqlite::Result<Vec<String>>>()
+        });
+        let missing = schema::missing_parts(Database::Sqlite, &found.await?);
+        schema::check_missing(Database::Sqlite, &missing)?;
         let version = self.run(|connection| {
             let sql = "select coalesce(max(version), 0) from duly_outbox_version";
             connection.query_row(sql, [], |row| row.get(0))
