@@ -15,8 +15,8 @@ use crate::time::Timestamp;
 /// The metrics of relays.
 pub mod relay_metrics {
     pub use crate::metrics::relay::{
-        AWAY, DEFERRED, ERRORS, OLDEST, PUSHED, REFUSED_EVENTS, RELAY_CATALOGUE, REPEATED,
-        RelayGauges, WAITING,
+        AWAY, DEFERRED, ERRORS, OLDEST, PUSHED, PUT_ASIDE, REFUSED_EVENTS, RELAY_CATALOGUE,
+        REPEATED, RelayGauges, WAITING,
     };
 }
 

@@ -13,6 +13,8 @@ pub const WAITING: &str = "duly_relay_waiting";
 pub const OLDEST: &str = "duly_relay_oldest_seconds";
 /// Those that wait since the store has not taken them.
 pub const DEFERRED: &str = "duly_relay_deferred";
+/// Events that were put aside, and lie there.
+pub const PUT_ASIDE: &str = "duly_relay_put_aside";
 /// Whether the database cannot be read: 1 or 0.
 pub const AWAY: &str = "duly_relay_away";
 /// Events that the store accepted.
@@ -46,6 +48,13 @@ pub const RELAY_CATALOGUE: &[Metric] = &[
         unit: Unit::Count,
         labels: &[],
         help: "Of the waiting events, those that the store did not take when their turn came.",
+    },
+    Metric {
+        name: PUT_ASIDE,
+        kind: Kind::Gauge,
+        unit: Unit::Count,
+        labels: &[],
+        help: "Events in the table of refused ones, counted up to 100,000.",
     },
     Metric {
         name: AWAY,
@@ -91,6 +100,7 @@ pub struct RelayGauges {
     waiting: GaugeShare,
     oldest: GaugeShare,
     deferred: GaugeShare,
+    put_aside: GaugeShare,
     away: GaugeShare,
 }
 
@@ -103,9 +113,11 @@ impl RelayGauges {
             waiting: share(WAITING),
             oldest: share(OLDEST),
             deferred: share(DEFERRED),
+            put_aside: share(PUT_ASIDE),
             away: share(AWAY),
         };
         gauges.waiting(0, Duration::ZERO, 0);
+        gauges.put_aside(0);
         gauges.away(false);
         gauges
     }
@@ -115,6 +127,11 @@ impl RelayGauges {
         self.waiting.set(events as f64);
         self.oldest.set(oldest.as_secs_f64());
         self.deferred.set(deferred as f64);
+    }
+
+    /// Sets how many events lie in the table of refused ones.
+    pub fn put_aside(&self, events: u64) {
+        self.put_aside.set(events as f64);
     }
 
     /// Sets whether the database cannot be read.

@@ -61,6 +61,7 @@ fn what_every_node_knows_of_all_is_never_added() {
         "duly_relay_waiting",
         "duly_relay_deferred",
         "duly_relay_oldest_seconds",
+        "duly_relay_put_aside",
         "duly_relay_away",
     ] {
         for (panel, expression) in expressions() {

@@ -275,8 +275,8 @@ fn outbox(picture: &Picture, user: &User) -> Option<Problem> {
             Severity::Warning,
             count(
                 many(outbox.refused),
-                "event of the outbox was refused",
-                "events of the outbox were refused",
+                "event of the outbox is put aside",
+                "events of the outbox are put aside",
             ),
             "They can never be accepted; the table duly_outbox_refused has the reasons.".to_owned(),
         )

@@ -187,20 +187,23 @@ impl MysqlSource {
         let behind = self.start.behind(Instant::now());
         let sql = format!(
             "select count(*), greatest(coalesce({NOW} - min(at), 0), 0), \
-             coalesce(sum(is_deferred), 0) from ( \
+             coalesce(sum(is_deferred), 0), (select count(*) from \
+                 (select n from duly_outbox_refused limit {COUNTED_MAX}) as refused) from ( \
              (select at, 0 as is_deferred from duly_outbox force index (primary) \
                  where n > {behind} order by n limit {COUNTED_MAX}) union all \
              (select at, 1 from duly_outbox_deferred limit {COUNTED_MAX})) as waiting"
         );
         let rows = self.run(sql).await?;
         let number = |at: usize| rows.first()?.get(at)?.as_deref()?.parse::<u64>().ok();
-        let (Some(rows), Some(oldest), Some(deferred)) = (number(0), number(1), number(2)) else {
+        let numbers = (number(0), number(1), number(2), number(3));
+        let (Some(rows), Some(oldest), Some(deferred), Some(refused)) = numbers else {
             return Err(unreadable("count"));
         };
         Ok(Waiting {
             rows,
             oldest: Duration::from_millis(oldest),
             deferred,
+            refused,
         })
     }
 

@@ -221,19 +221,21 @@ impl<S: Session + 'static> PostgresSource<S> {
              where pg_visible_in_snapshot(late.xid, pg_current_snapshot()) and o.xid = late.xid \
              and (o.xid, o.n) > ('{xid}'::xid8, {n}::bigint) limit {limit}) union all \
              (select at from duly_outbox_deferred limit {limit})) as waiting; \
-             select count(*) from (select from duly_outbox_deferred limit {limit}) as deferred"
+             select count(*) from (select from duly_outbox_deferred limit {limit}) as deferred; \
+             select count(n) from (select n from duly_outbox_refused limit {limit}) as refused"
         );
         let rows = self.run(&sql).await?;
         let number =
             |row: usize, at: usize| rows.get(row)?.get(at)?.as_deref()?.parse::<i64>().ok();
-        let counts = (number(0, 0), number(0, 1), number(1, 0));
-        let (Some(rows), Some(oldest), Some(deferred)) = counts else {
+        let counts = (number(0, 0), number(0, 1), number(1, 0), number(2, 0));
+        let (Some(rows), Some(oldest), Some(deferred), Some(refused)) = counts else {
             return Err(unreadable("count"));
         };
         Ok(Waiting {
             rows: u64::try_from(rows).unwrap_or(0),
             oldest: Duration::from_millis(u64::try_from(oldest).unwrap_or(0)),
             deferred: u64::try_from(deferred).unwrap_or(0),
+            refused: u64::try_from(refused).unwrap_or(0),
         })
     }
 

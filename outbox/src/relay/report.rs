@@ -69,7 +69,9 @@ impl Report {
     pub(crate) fn waiting(&mut self, waiting: Waiting) {
         self.gauges
             .waiting(waiting.rows, waiting.oldest, waiting.deferred);
+        self.gauges.put_aside(waiting.refused);
         self.gauges.away(false);
+        self.backlog.refused = waiting.refused;
         self.backlog.waiting = waiting.rows;
         self.backlog.oldest = waiting.oldest;
         self.backlog.is_away = false;
@@ -79,10 +81,6 @@ impl Report {
     /// Counts settled events, and logs the refused ones.
     pub(crate) fn settled(&mut self, counts: OutcomeCounts) {
         meters::settled(counts.pushed, counts.repeated, counts.refused);
-        if counts.refused > 0 {
-            self.backlog.refused = self.backlog.refused.saturating_add(counts.refused);
-            self.send();
-        }
         for reason in counts.reasons {
             tracing::error!(
                 reason,

@@ -234,4 +234,6 @@ pub(crate) struct Waiting {
     pub(crate) oldest: Duration,
     /// How many of the rows are deferred.
     pub(crate) deferred: u64,
+    /// The number of refused rows, as far as they were counted.
+    pub(crate) refused: u64,
 }

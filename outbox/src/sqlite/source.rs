@@ -343,7 +343,8 @@ impl Source for SqliteSource {
     fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting>> {
         Box::pin(self.run(|connection| {
             let sql = format!(
-                "select count(*), coalesce({NOW} - min(at), 0), count(*) filter (where is_deferred) \
+                "select count(*), coalesce({NOW} - min(at), 0), count(*) filter (where is_deferred), \
+                 (select count(*) from (select 1 from duly_outbox_refused limit {COUNTED_MAX})) \
                  from (select * from (select at, false as is_deferred from duly_outbox \
                  order by n limit {COUNTED_MAX}) union all \
                  select * from (select at, true from duly_outbox_deferred limit {COUNTED_MAX}))"
@@ -354,6 +355,7 @@ impl Source for SqliteSource {
                     rows: u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
                     oldest: Duration::from_millis(u64::try_from(oldest).unwrap_or(0)),
                     deferred: u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0),
+                    refused: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
                 })
             })
         }))

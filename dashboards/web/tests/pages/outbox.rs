@@ -26,7 +26,7 @@ async fn what_waits_in_an_outbox_stands_on_the_first_page() {
             true,
         ),
         (Some(late), "The outbox is 1m 1s behind", true),
-        (Some(refused), "2 events of the outbox were refused", true),
+        (Some(refused), "2 events of the outbox are put aside", true),
         (
             Some(away),
             "The database of the outbox does not answer",
