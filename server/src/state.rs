@@ -48,6 +48,10 @@ const CHANGES_MAX: usize = 1_000;
 /// The most forecasts of a namespace: one that runs, and those that wait for it.
 const FORECASTS_MAX: usize = 20;
 
+/// The most requests of a namespace that read or change many events: one that runs, and those that
+/// wait for it.
+const SCANS_MAX: usize = 100;
+
 /// A server's own state.
 #[derive(Debug)]
 pub(crate) struct App {
@@ -79,6 +83,9 @@ pub(crate) struct App {
     pub(crate) changes: Turns,
     /// Held, of each namespace, by a forecast: a bus has so much time for them, which all share.
     pub(crate) forecasts: Turns,
+    /// Held, of each namespace, by a step that reads or changes many events: a store does one after the
+    /// other, and those of another namespace come in between.
+    pub(crate) scans: Turns,
     /// The clock, if it is moved by hand.
     pub(crate) test_clock: Option<Arc<TestClock>>,
     /// Sizes of queues, for the page of metrics.
@@ -105,6 +112,15 @@ pub(crate) enum ReadError {
     /// It was not read.
     Body(BodyError),
     /// It was, and its token has ended meanwhile.
+    Refused(Refusal),
+}
+
+/// Why a step of a request was not done, or not to its end.
+#[derive(Debug)]
+pub(crate) enum StepError {
+    /// Too many of its namespace wait for their turn.
+    Crowded,
+    /// The token may not do it, or not any more.
     Refused(Refusal),
 }
 
@@ -136,6 +152,7 @@ impl App {
             waiters: Waiters::default(),
             changes: Turns::new(CHANGES_MAX),
             forecasts: Turns::new(FORECASTS_MAX),
+            scans: Turns::new(SCANS_MAX),
             test_clock,
             gauges: Gauges::default(),
             respawn_notes: Mutex::default(),
@@ -157,6 +174,29 @@ impl App {
         let (bytes, room) = read.await.map_err(ReadError::Body)?;
         let checked = grant.check(&self.tokens).await;
         Ok((bytes, room, checked.map_err(ReadError::Refused)?))
+    }
+
+    /// Does a step that takes its time, as it reads or changes many events: in its turn among those of
+    /// the namespace, and for as long as the token may. Returns also what the token may do after it.
+    pub(crate) async fn step<T>(
+        &self,
+        turns: &Turns,
+        grant: &LastingGrant,
+        step: impl Future<Output = T>,
+    ) -> std::result::Result<(T, Arc<Grant>), StepError> {
+        let in_turn = async {
+            let turn = turns.take(&grant.place()).await;
+            let _turn = turn.ok_or(StepError::Crowded)?;
+            let checked = grant.check(&self.tokens).await;
+            checked.map_err(StepError::Refused)?;
+            Ok(step.await)
+        };
+        let done = tokio::select! {
+            done = in_turn => done?,
+            refusal = grant.ended(&self.tokens) => return Err(StepError::Refused(refusal)),
+        };
+        let checked = grant.check(&self.tokens).await;
+        Ok((done, checked.map_err(StepError::Refused)?))
     }
 
     fn known(&self) -> parking_lot::MutexGuard<'_, KnownQueues> {

@@ -122,6 +122,11 @@ impl World {
     pub(crate) async fn start_beside(state: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
+        Self::start_at_beside(folder, url, state).await
+    }
+
+    /// Starts a server on a store, whose shared state is at another URL.
+    pub(crate) async fn start_at_beside(folder: TempDir, url: String, state: &str) -> Self {
         let text = settings_text(&url, "").replace("[log]", &format!("state = '{state}'\n[log]"));
         let settings = Settings::from_toml(&text).expect("settings");
         let mut world = Self {

@@ -10,8 +10,9 @@ use crate::shares;
 /// checked again at the end of a body and whenever an event is handed out or taken in, as the token may
 /// be revoked, expire or be narrowed meanwhile.
 ///
-/// A request cannot go without: its body is read by [`App::read`](crate::state::App::read), and leased
-/// jobs are seen in [`Deliverable`](crate::lmstfy::delivered::Deliverable) alone; both take one.
+/// A request cannot go without: its body is read by [`App::read`](crate::state::App::read), what takes
+/// many steps is done by [`App::step`](crate::state::App::step), and leased jobs are seen in
+/// [`Deliverable`](crate::lmstfy::delivered::Deliverable) alone; each of these takes one.
 #[derive(Clone, Debug)]
 pub(crate) struct LastingGrant {
     text: Arc<TokenText>,
@@ -46,6 +47,11 @@ impl LastingGrant {
             queues,
             ..self.clone()
         }
+    }
+
+    /// Returns the pool and the namespace that it is of, as one name.
+    pub(crate) fn place(&self) -> String {
+        format!("{}/{}", self.text.pool, self.text.namespace)
     }
 
     /// Returns the token, which is secret.

@@ -1,6 +1,7 @@
 //! The checks before every endpoint: names, pool, token, limit, in this order.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body as HttpBody;
 use axum::http::request::Parts;
@@ -21,12 +22,15 @@ use crate::http::reply;
 use crate::metrics::Labels;
 use crate::settings::DEFAULT_POOL;
 use crate::shares::Share;
-use crate::state::{App, ReadError};
+use crate::state::{App, ReadError, StepError};
 
 /// The longest name, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// The namespace of the queues that duly keeps for itself.
 const OWN_NAMESPACE: &str = "duly";
+
+/// How long who is one of too many may wait before it comes again.
+const CROWDED_WAIT: Duration = Duration::from_secs(1);
 
 /// A request that has passed the checks.
 #[derive(Debug)]
@@ -108,12 +112,34 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// Checks the token again, as the request has lasted: many jobs take their time.
+    /// Checks the token again, as the request has lasted.
     pub(super) async fn check_again(&mut self) -> Result<()> {
         if let Some((lasting, grant)) = &mut self.grant {
             *grant = lasting.check(&self.app.tokens).await.map_err(refused)?;
         }
         Ok(())
+    }
+
+    /// Does a step that reads or changes many jobs, as [`App::step`] does.
+    pub(super) async fn step<T, E>(
+        &self,
+        step: impl Future<Output = std::result::Result<T, E>>,
+    ) -> Result<T>
+    where
+        ApiError: From<E>,
+    {
+        let Some((lasting, _)) = &self.grant else {
+            return Err(refused(Refusal::Invalid)); // never: what is of many jobs needs a token
+        };
+        match self.app.step(&self.app.scans, lasting, step).await {
+            Ok((done, _)) => Ok(done?),
+            Err(StepError::Crowded) => {
+                let text =
+                    "too many scans of the namespace wait for their turn, please retry later";
+                Err(ApiError::Throttled(text.to_owned(), CROWDED_WAIT))
+            }
+            Err(StepError::Refused(refusal)) => Err(refused(refusal)),
+        }
     }
 
     /// Reads the body of a request, which then must still be allowed.

@@ -92,14 +92,18 @@ pub(super) async fn size(call: &Call<'_>) -> Result<Response> {
 
 pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
     let queue = call.queue()?;
-    let size = call.pool.stats(&queue).await?.dead;
-    let head = call.pool.dead_jobs(&queue).next(1).await?;
-    let mut shown = String::new();
-    for id in head {
-        // Its headers alone: this server may lack the key of its payload.
-        let found = queue.get(id).await?.and_then(|found| found.body);
-        shown = found.map_or(shown, |event| job::shown(id, &event.headers));
-    }
+    let look = async {
+        let size = call.pool.stats(&queue).await?.dead;
+        let head = call.pool.dead_jobs(&queue).next(1).await?;
+        let mut shown = String::new();
+        for id in head {
+            // Its headers alone: this server may lack the key of its payload.
+            let found = queue.get(id).await?.and_then(|found| found.body);
+            shown = found.map_or(shown, |event| job::shown(id, &event.headers));
+        }
+        Ok::<_, ApiError>((size, shown))
+    };
+    let (size, shown) = call.step(look).await?;
     let view = DeadView {
         deadletter_head: shown,
         deadletter_size: size,
@@ -124,12 +128,11 @@ pub(super) async fn delete(call: &mut Call<'_>, query: Option<&str>) -> Result<R
     call.has_begun = true;
     let mut dead = pool.dead_jobs(&queue);
     while left > 0 {
-        let some = dead.next(left.min(DELETED_AT_ONCE)).await?;
+        let some = call.step(dead.next(left.min(DELETED_AT_ONCE))).await?;
         if some.is_empty() {
             break;
         }
-        call.check_again().await?;
-        let dropped = pool.drop_dead(&queue, some).await?;
+        let dropped = call.step(pool.drop_dead(&queue, some)).await?;
         left = left.saturating_sub(usize::try_from(dropped).unwrap_or(usize::MAX));
     }
     Ok(reply::empty(StatusCode::NO_CONTENT))
@@ -144,12 +147,12 @@ pub(super) async fn respawn(call: &mut Call<'_>, query: Option<&str>) -> Result<
     let (mut count, mut passed_over) = (0_usize, PassedOver::default());
     let mut dead = pool.dead_jobs(&queue);
     while count < limit {
-        let some = dead.next(AT_ONCE.min(limit - count)).await?;
+        let some = call.step(dead.next(AT_ONCE.min(limit - count))).await?;
         if some.is_empty() {
             break;
         }
-        call.check_again().await?;
-        count += respawn_some(call, &queue, (&some, ttl_s), &mut passed_over).await?;
+        let step = respawn_some(call, &queue, (&some, ttl_s), &mut passed_over);
+        count += call.step(step).await?;
     }
     passed_over.log(&queue);
     respawn_notes::sweep(call, count).await;

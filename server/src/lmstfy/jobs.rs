@@ -78,12 +78,11 @@ pub(super) async fn end(call: &Call<'_>, id: &str) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn peek(call: &mut Call<'_>) -> Result<Response> {
+pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
     let queue = call.queue()?;
-    let Some(job) = call.pool.head(&queue).await? else {
+    let Some(job) = call.step(call.pool.head(&queue)).await? else {
         return Err(ApiError::not_found("the queue is empty"));
     };
-    call.check_again().await?; // many jobs before it take their time
     let view = JobView::found(call, &job, job.attempts_left);
     call.large(&view).await
 }
@@ -114,11 +113,11 @@ pub(super) async fn destroy(call: &mut Call<'_>) -> Result<Response> {
     let (queue, begun, mut place) = (call.queue()?, call.pool.now(), None);
     call.has_begun = true;
     loop {
-        place = call.pool.remove_ready(&queue, begun, place).await?;
+        let page = call.pool.remove_ready(&queue, begun, place);
+        place = call.step(page).await?;
         if place.is_none() {
             break;
         }
-        call.check_again().await?;
     }
     let route = &call.route;
     let pool = call.pool.name();

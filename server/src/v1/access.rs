@@ -18,7 +18,7 @@ use crate::http::reply;
 use crate::lmstfy::delivered::{self, Deliverable};
 use crate::lmstfy::names::{NAME_BYTES_MAX, check_namespace, is_name, split};
 use crate::shares;
-use crate::state::App;
+use crate::state::{App, StepError};
 
 /// Checks names and token; returns the pool.
 pub(super) async fn granted<'a>(
@@ -70,23 +70,55 @@ pub(super) async fn granted_json<'a, T: DeserializeOwned>(
     Ok((pool, input::json(app, &grant, headers, body).await?))
 }
 
+/// Checks namespace and token, for as long as the request lasts; returns the pool, and the right to its
+/// queues, of which each is checked by itself.
+pub(super) async fn granted_namespace_lasting<'a>(
+    app: &'a App,
+    headers: &HeaderMap,
+    namespace: &str,
+    scope: Scope,
+) -> Result<(&'a Pool, LastingGrant)> {
+    let (pool, _) = granted_namespace(app, headers, namespace).await?;
+    let (_, token) = split(token(headers).unwrap_or_default());
+    let place = (pool.name(), namespace, token);
+    let grant = LastingGrant::new(place, scope.alone(), None::<String>);
+    Ok((pool, grant))
+}
+
 /// Checks namespace and token, and reads a body of JSON that says which queue it is about; returns the
-/// pool, what the token may do by then, and the body.
+/// pool, the right, what the token may do by then, and the body.
 pub(super) async fn granted_namespace_json<'a, T: DeserializeOwned>(
     app: &'a App,
     headers: &HeaderMap,
     namespace: &str,
     scope: Scope,
     body: HttpBody,
-) -> Result<(&'a Pool, Arc<Grant>, T)> {
-    let (pool, grant) = granted_namespace(app, headers, namespace).await?;
+) -> Result<(&'a Pool, (LastingGrant, Arc<Grant>), T)> {
+    let (pool, lasting) = granted_namespace_lasting(app, headers, namespace, scope).await?;
+    let grant = lasting.check(&app.tokens).await.map_err(refused)?;
     grant.allows_anywhere(scope).map_err(refused)?;
-    let (_, token) = split(token(headers).unwrap_or_default());
-    let place = (pool.name(), namespace, token);
-    let lasting = LastingGrant::new(place, scope.alone(), None::<String>);
     let body = input::json(app, &lasting, headers, body).await?;
     let grant = lasting.check(&app.tokens).await.map_err(refused)?;
-    Ok((pool, grant, body))
+    Ok((pool, (lasting, grant), body))
+}
+
+/// Does a step of a request that reads or changes many events, as [`App::step`] does.
+pub(super) async fn step<T>(
+    app: &App,
+    grant: &LastingGrant,
+    step: impl Future<Output = Result<T>>,
+) -> Result<(T, Arc<Grant>)> {
+    let done = app.step(&app.scans, grant, step).await;
+    let (done, grant) = done.map_err(|error| undone(error, "scans"))?;
+    Ok((done?, grant))
+}
+
+/// Returns the problem of a step that was not done.
+pub(super) fn undone(error: StepError, what: &str) -> Problem {
+    match error {
+        StepError::Crowded => Problem::crowded(what),
+        StepError::Refused(refusal) => refused(refusal),
+    }
 }
 
 /// Checks names and token for a push or a lease, which the token's limit counts; returns the pool,

@@ -181,8 +181,6 @@ async fn queues(
     queue: Option<&str>,
 ) -> Result<Vec<String>> {
     if let Some(queue) = queue {
-        check_name(queue)?;
-        grant.allows(Scope::Admin, queue).map_err(refused)?;
         return Ok(vec![pool.queue(namespace, queue)?.name().to_string()]);
     }
     let prefix = format!("{namespace}.");
@@ -216,7 +214,7 @@ pub(super) async fn change(
     body: HttpBody,
 ) -> Result<Response> {
     let granted = granted_namespace_json(&app, &headers, &namespace, Scope::Admin, body);
-    let (pool, grant, bulk): (_, _, EventBulk) = granted.await?;
+    let (pool, (grant, _), bulk): (_, _, EventBulk) = granted.await?;
     let limit = bulk.limit.unwrap_or(LIMIT_MAX);
     if !(1..=LIMIT_MAX).contains(&limit) {
         return Err(Problem::invalid(format!(
@@ -237,10 +235,13 @@ pub(super) async fn change(
     let after = bulk.after.as_deref().map(str::parse::<EventCursor>);
     let after = after.transpose()?;
     let said = bulk.said();
-    let queues = queues(pool, &grant, &namespace, bulk.queue.as_deref()).await?;
-    let mut answer = ChangedEvents {
-        pushed_until_ms: pushed_until.as_millis(),
-        ..ChangedEvents::default()
+    let wanted = bulk.queue;
+    let grant = match &wanted {
+        Some(queue) => {
+            check_name(queue)?;
+            grant.to_queues([queue])
+        }
+        None => grant,
     };
     let query = EventQuery {
         key: bulk.key,
@@ -252,15 +253,27 @@ pub(super) async fn change(
         ..EventQuery::default()
     };
     let mut events = events(pool, query)?.limit(limit).pushed_until(pushed_until);
-    if let Some((action, target)) = said {
-        let place = (pool, namespace.as_str(), target.as_str());
-        access::audit_bulk(&app, &headers, action, place, (after.is_some(), false)).await;
-    }
-    if !queues.is_empty() {
+    let change = async {
+        let allowed = grant.check(&app.tokens).await.map_err(refused)?;
+        let queues = queues(pool, &allowed, &namespace, wanted.as_deref()).await?;
+        if let Some((action, target)) = said {
+            let place = (pool, namespace.as_str(), target.as_str());
+            access::audit_bulk(&app, &headers, action, place, (after.is_some(), false)).await;
+        }
+        if queues.is_empty() {
+            return Ok(None);
+        }
         for queue in &queues {
             events = events.queue(queue);
         }
-        let page = events.after(after).change_page(action).await?;
+        Ok(Some(events.after(after).change_page(action).await?))
+    };
+    let (page, _) = access::step(&app, &grant, change).await?;
+    let mut answer = ChangedEvents {
+        pushed_until_ms: pushed_until.as_millis(),
+        ..ChangedEvents::default()
+    };
+    if let Some(page) = page {
         answer.matched = page.matched;
         answer.changed = page.changed;
         answer.next = page.next.map(|next| next.to_string());
@@ -308,7 +321,7 @@ pub(super) async fn erase(
     body: HttpBody,
 ) -> Result<Response> {
     let granted = granted_namespace_json(&app, &headers, &namespace, Scope::Admin, body);
-    let (pool, grant, request): (_, _, EraseRequest) = granted.await?;
+    let (pool, (lasting, grant), request): (_, _, EraseRequest) = granted.await?;
     let key = text("key", request.key, 1)?;
     let mut erasure = pool.bus().erase(&key);
     let target = match &request.queue {
@@ -335,12 +348,21 @@ pub(super) async fn erase(
     let after = request.after.as_deref().map(str::parse::<ErasureCursor>);
     let after = after.transpose()?;
     let goes_on = after.is_some();
-    let step = erasure.step(after).await?;
-    if !request.dry_run {
+    // Of all queues, as no queue is called so.
+    let lasting = lasting.to_queues([target]);
+    let mut has_begun = false;
+    let erase = async {
+        has_begun = true;
+        Ok(erasure.step(after).await?)
+    };
+    let step = access::step(&app, &lasting, erase).await;
+    // One whose token has ended meanwhile has a line as well.
+    let is_done = step.is_ok() || step.as_ref().is_err_and(Problem::is_refusal);
+    if !request.dry_run && has_begun && is_done {
         let target = format!("{target}, key {key}");
         let place = (pool, namespace.as_str(), target.as_str());
         let action = "events of a key erased";
         access::audit_bulk(&app, &headers, action, place, (goes_on, true)).await;
     }
-    Ok(Json(ErasedEvents::from(&step)).into_response())
+    Ok(Json(ErasedEvents::from(&step?.0)).into_response())
 }

@@ -15,13 +15,13 @@ use duly::{ErrorKind, EventId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::{self, granted, granted_json};
+use super::access::{self, granted_lasting};
 use super::event::text;
-use super::input::{InPath, QueuePath};
+use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use super::records::check_time;
 use crate::api::DeadView;
-use crate::auth::Scope;
+use crate::auth::{LastingGrant, Scope};
 use crate::bus::Pool;
 use crate::state::App;
 
@@ -117,7 +117,7 @@ pub(super) async fn list(
     headers: HeaderMap,
     page: std::result::Result<Query<PageQuery>, QueryRejection>,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
+    let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Consume).await?;
     let Query(query) = page?;
     let limit = query.limit.unwrap_or(100);
     if !(1..=IDS_MAX).contains(&limit) {
@@ -130,12 +130,15 @@ pub(super) async fn list(
     let cursor = |after: String| format!("{name}/{after}").parse::<DeadLetterCursor>();
     let after = after.map(cursor).transpose()?;
     let letters = query.filter(letters(pool, &namespace, &queue)?.limit(limit))?;
-    let (items, next) = match letters.after(after).page().await {
-        Ok(page) => (page.items, page.next),
-        // A new queue whose name is nearly that of another.
-        Err(error) if error.kind() == ErrorKind::NotFound => (Vec::new(), None),
-        Err(error) => return Err(error.into()),
+    let read = async {
+        match letters.after(after).page().await {
+            Ok(page) => Ok((page.items, page.next)),
+            // A new queue whose name is nearly that of another.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok((Vec::new(), None)),
+            Err(error) => Err(error.into()),
+        }
     };
+    let ((items, next), _) = access::step(&app, &grant, read).await?;
     let views = items.iter().map(|letter| DeadView::new(pool.bus(), letter));
     let page = DeadPage {
         items: views.collect(),
@@ -171,26 +174,39 @@ pub(super) struct Done {
     done: u64,
 }
 
-fn done(result: duly::Result<BulkResult>) -> Result<Response> {
-    let done = match result.and_then(BulkResult::finished) {
-        Ok(finished) => finished.done,
-        // A new queue whose name is nearly that of another.
-        Err(error) if error.kind() == ErrorKind::NotFound => 0,
-        Err(error) => return Err(error.into()),
+/// Changes dead letters, which is in the audit before it begins, as it may end half-way.
+async fn change(
+    app: &App,
+    headers: &HeaderMap,
+    (pool, grant): (&Pool, &LastingGrant),
+    (action, target): (&str, (&str, &str)),
+    changed: impl Future<Output = duly::Result<BulkResult>>,
+) -> Result<Response> {
+    let change = async {
+        let target = (pool, target.0, target.1);
+        access::audit_bulk(app, headers, action, target, (MAY_GO_ON, false)).await;
+        match changed.await.and_then(BulkResult::finished) {
+            Ok(finished) => Ok(finished.done),
+            // A new queue whose name is nearly that of another.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error.into()),
+        }
     };
+    let (done, _) = access::step(app, grant, change).await?;
     Ok(Json(Done { done }).into_response())
 }
 
-/// Checks the token for a change of dead letters; returns the pool and their ids.
+/// Checks the token for a change of dead letters; returns the pool, the right, and their ids.
 async fn ids<'a>(
     app: &'a App,
     headers: &HeaderMap,
-    place: (&str, &str),
+    (namespace, queue): (&str, &str),
     body: HttpBody,
-) -> Result<(&'a Pool, Vec<EventId>)> {
-    let (pool, Ids { ids }) = granted_json(app, headers, place, Scope::Admin, body).await?;
+) -> Result<(&'a Pool, LastingGrant, Vec<EventId>)> {
+    let (pool, grant) = granted_lasting(app, headers, namespace, queue, Scope::Admin).await?;
+    let Ids { ids } = input::json(app, &grant, headers, body).await?;
     match ids.len() {
-        1..=IDS_MAX => Ok((pool, ids)),
+        1..=IDS_MAX => Ok((pool, grant, ids)),
         len => Err(Problem::invalid(format!(
             "{len} ids; a request has 1 to {IDS_MAX}"
         ))),
@@ -210,12 +226,11 @@ pub(super) async fn revive(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<Response> {
-    let (pool, ids) = ids(&app, &headers, (&namespace, &queue), body).await?;
-    let revived = letters(pool, &namespace, &queue)?.revive(ids).await;
-    let target = (pool, namespace.as_str(), queue.as_str());
-    let action = "dead letters revived";
-    access::audit_bulk(&app, &headers, action, target, (MAY_GO_ON, false)).await;
-    done(revived)
+    let place = (namespace.as_str(), queue.as_str());
+    let (pool, grant, ids) = ids(&app, &headers, place, body).await?;
+    let revived = letters(pool, &namespace, &queue)?.revive(ids);
+    let what = ("dead letters revived", place);
+    change(&app, &headers, (pool, &grant), what, revived).await
 }
 
 /// Removes dead letters for good
@@ -231,10 +246,9 @@ pub(super) async fn drop_letters(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<Response> {
-    let (pool, ids) = ids(&app, &headers, (&namespace, &queue), body).await?;
-    let dropped = letters(pool, &namespace, &queue)?.drop(ids).await;
-    let target = (pool, namespace.as_str(), queue.as_str());
-    let action = "dead letters dropped";
-    access::audit_bulk(&app, &headers, action, target, (MAY_GO_ON, false)).await;
-    done(dropped)
+    let place = (namespace.as_str(), queue.as_str());
+    let (pool, grant, ids) = ids(&app, &headers, place, body).await?;
+    let dropped = letters(pool, &namespace, &queue)?.drop(ids);
+    let what = ("dead letters dropped", place);
+    change(&app, &headers, (pool, &grant), what, dropped).await
 }

@@ -14,13 +14,14 @@ use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::{self, granted_namespace};
+use super::access::{self, granted_namespace_lasting, refused};
 use super::event::text;
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
-use super::queue_list::SeenQueues;
+use super::queue_list::{SeenQueues, check_name};
 use super::records::check_time;
 use crate::api::ListedEvent;
+use crate::auth::Scope;
 use crate::bus::Pool;
 use crate::state::App;
 
@@ -142,7 +143,8 @@ pub(super) async fn list(
     headers: HeaderMap,
     query: std::result::Result<Query<EventQuery>, QueryRejection>,
 ) -> Result<Response> {
-    let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
+    let scope = Scope::Consume;
+    let (pool, grant) = granted_namespace_lasting(&app, &headers, &namespace, scope).await?;
     let Query(query) = query?;
     let limit = query.limit.unwrap_or(100);
     if !(1..=LIMIT_MAX).contains(&limit) {
@@ -152,33 +154,42 @@ pub(super) async fn list(
     }
     let after = query.after.as_deref().map(str::parse::<EventListCursor>);
     let after = after.transpose()?;
-    let seen = SeenQueues::new(&namespace, grant);
     let wanted = query.queue.clone();
-    if let Some(queue) = &wanted {
-        seen.check(queue)?;
-    }
-    let mut events = events(pool, query)?.limit(limit);
-    let is_wanted = |queue: &&QueueName| {
-        let name = seen.name(queue);
-        name.is_some_and(|name| wanted.as_deref().is_none_or(|wanted| wanted == name))
+    let grant = match &wanted {
+        Some(queue) => {
+            check_name(queue)?;
+            grant.to_queues([queue])
+        }
+        None => grant,
     };
-    let known = pool.bus().queues().await?;
-    let queues: Vec<&QueueName> = known.iter().filter(is_wanted).collect();
-    if queues.is_empty() {
+    let mut events = events(pool, query)?.limit(limit);
+    let list = async {
+        let allowed = grant.check(&app.tokens).await.map_err(refused)?;
+        let seen = SeenQueues::new(&namespace, allowed);
+        let is_wanted = |queue: &&QueueName| {
+            let name = seen.name(queue);
+            name.is_some_and(|name| wanted.as_deref().is_none_or(|wanted| wanted == name))
+        };
+        let known = pool.bus().queues().await?;
+        let queues: Vec<&QueueName> = known.iter().filter(is_wanted).collect();
+        if queues.is_empty() {
+            return Ok(None);
+        }
+        if queues.len() > QUEUES_MAX {
+            return Err(Problem::invalid(format!(
+                "the namespace has {} queues, and one request looks through {QUEUES_MAX}; give `queue`",
+                queues.len()
+            )));
+        }
+        for queue in queues {
+            events = events.queue(queue);
+        }
+        Ok(Some(events.list(after).await?))
+    };
+    let (list, grant) = access::step(&app, &grant, list).await?;
+    let Some(list) = list else {
         return Ok(Json(EventPage::default()).into_response());
-    }
-    if queues.len() > QUEUES_MAX {
-        return Err(Problem::invalid(format!(
-            "the namespace has {} queues, and one request looks through {QUEUES_MAX}; give `queue`",
-            queues.len()
-        )));
-    }
-    for queue in queues {
-        events = events.queue(queue);
-    }
-    let list = events.list(after).await?;
-    // A scan takes its time.
-    let (_, grant) = granted_namespace(&app, &headers, &namespace).await?;
+    };
     let seen = SeenQueues::new(&namespace, grant);
     let items = list.items.iter().filter_map(|event| {
         let queue = seen.name(&event.queue)?;

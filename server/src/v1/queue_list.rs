@@ -11,7 +11,7 @@ use duly::QueueName;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::{granted_namespace, refused};
+use super::access::{self, granted_namespace_lasting, refused};
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
 use crate::api::NamedQueue;
@@ -80,12 +80,6 @@ impl SeenQueues {
         Self { prefix, grant }
     }
 
-    /// Checks a name that a request gives, and that the token may consume the queue.
-    pub(super) fn check(&self, name: &str) -> Result<()> {
-        check_name(name)?;
-        self.grant.allows(Scope::Consume, name).map_err(refused)
-    }
-
     /// Returns the name of a queue within the namespace, if the token may see it.
     pub(super) fn name<'a>(&self, queue: &'a QueueName) -> Option<&'a str> {
         let name = queue.strip_prefix(&self.prefix)?;
@@ -138,11 +132,13 @@ pub(super) async fn list(
     headers: HeaderMap,
     page: std::result::Result<Query<QueuePageQuery>, QueryRejection>,
 ) -> Result<Response> {
-    let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
+    let scope = Scope::Consume;
+    let (pool, grant) = granted_namespace_lasting(&app, &headers, &namespace, scope).await?;
     let Query(page) = page?;
     let (after, limit) = checked(&namespace, page)?;
+    let read = async { Ok(pool.bus().queues().await?) };
+    let (known, grant) = access::step(&app, &grant, read).await?;
     let seen = SeenQueues::new(&namespace, grant);
-    let known = pool.bus().queues().await?;
     let known = known.iter();
     let known = known.filter(|queue| after.as_ref().is_none_or(|after| *queue > after));
     let mut queues = known
@@ -168,14 +164,20 @@ pub(super) async fn overview(
     headers: HeaderMap,
     page: std::result::Result<Query<QueuePageQuery>, QueryRejection>,
 ) -> Result<Response> {
-    let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
+    let scope = Scope::Consume;
+    let (pool, grant) = granted_namespace_lasting(&app, &headers, &namespace, scope).await?;
     let Query(page) = page?;
     let (after, limit) = checked(&namespace, page)?;
+    let read = async {
+        let allowed = grant.check(&app.tokens).await.map_err(refused)?;
+        let seen = SeenQueues::new(&namespace, allowed);
+        let is_seen = |queue: &QueueName| seen.name(queue).is_some();
+        let counted = overview::page(pool.bus(), pool.ended(), is_seen, after.as_ref(), limit);
+        Ok((counted.await?, pool.bus().nodes().await?))
+    };
+    let ((counted, nodes), grant) = access::step(&app, &grant, read).await?;
     let seen = SeenQueues::new(&namespace, grant);
     let is_seen = |queue: &QueueName| seen.name(queue).is_some();
-    let counted = overview::page(pool.bus(), pool.ended(), is_seen, after.as_ref(), limit);
-    let counted = counted.await?;
-    let nodes = pool.bus().nodes().await?;
     let items = counted.items.iter().filter_map(|it| {
         let name = seen.name(&it.queue)?.to_owned();
         Some(NamedQueue::new(name, it))

@@ -223,21 +223,16 @@ pub(super) async fn forecast(
     }
     let step = Duration::from_millis(step.max(horizon.div_ceil(STEPS_MAX)));
     let horizon = Duration::from_millis(horizon);
-    let whose = format!("{}/{namespace}", pool.name());
     let forecast = async {
-        let turn = app.forecasts.take(&whose).await;
-        let _turn = turn.ok_or_else(|| Problem::crowded("forecasts"))?;
         match pool.bus().forecast(&name, horizon, step).await {
             // A new queue whose name is nearly that of another.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
             steps => steps.map_err(Problem::from),
         }
     };
-    let steps = tokio::select! {
-        steps = forecast => steps?,
-        refusal = grant.ended(&app.tokens) => return Err(access::refused(refusal)),
-    };
-    grant.check(&app.tokens).await.map_err(access::refused)?;
+    let steps = app.step(&app.forecasts, &grant, forecast).await;
+    let (steps, _) = steps.map_err(|error| access::undone(error, "forecasts"))?;
+    let steps = steps?;
     let steps = steps.iter().map(ForecastStep::from);
     Ok(Json(steps.collect::<Vec<_>>()).into_response())
 }
@@ -275,20 +270,23 @@ pub(super) async fn purge(
     headers: HeaderMap,
     place: std::result::Result<Query<PurgeQuery>, QueryRejection>,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
+    let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Admin).await?;
     let Query(PurgeQuery { after }) = place?;
     let after = after.as_deref().map(str::parse::<PurgeCursor>);
     let after = after.transpose().map_err(Problem::invalid)?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
-    // Before it begins, as it may end half-way.
-    let target = (pool, namespace.as_str(), queue.as_str());
-    let goes_on = after.is_some();
-    access::audit_bulk(&app, &headers, "queue purged", target, (goes_on, false)).await;
-    let (cancelled, next) = match purge::step(pool.bus(), &name, after).await {
-        // A new queue whose name is nearly that of another.
-        Err(error) if error.kind() == ErrorKind::NotFound => (0, None),
-        step => step.map(|step| (step.cancelled, step.next))?,
+    let purge = async {
+        // Before it begins, as it may end half-way.
+        let target = (pool, namespace.as_str(), queue.as_str());
+        let goes_on = after.is_some();
+        access::audit_bulk(&app, &headers, "queue purged", target, (goes_on, false)).await;
+        match purge::step(pool.bus(), &name, after).await {
+            // A new queue whose name is nearly that of another.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok((0, None)),
+            step => Ok(step.map(|step| (step.cancelled, step.next))?),
+        }
     };
+    let ((cancelled, next), _) = access::step(&app, &grant, purge).await?;
     let next = next.map(|next| next.to_string());
     Ok(Json(Purged { cancelled, next }).into_response())
 }

@@ -12,7 +12,7 @@ use duly::{ErrorKind, EventId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::{self, granted_lasting, refused};
+use super::access::{self, granted_lasting};
 use super::event::text;
 use super::input::{InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
@@ -263,9 +263,9 @@ pub(super) async fn list(
 ) -> Result<Response> {
     let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Consume).await?;
     let Query(filter) = filter?;
-    let page = read_page(pool, pool.queue(&namespace, &queue)?.name(), filter).await?;
-    // Many pages take their time.
-    grant.check(&app.tokens).await.map_err(refused)?;
+    let handle = pool.queue(&namespace, &queue)?;
+    let read = read_page(pool, handle.name(), filter);
+    let (page, _) = access::step(&app, &grant, read).await?;
     let page = RecordPage {
         items: page.items.into_iter().map(RecordView::from).collect(),
         next: page.next.map(|next| next.to_string()),

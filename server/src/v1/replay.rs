@@ -102,9 +102,8 @@ pub(super) async fn replay(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<Response> {
-    let path = (namespace.as_str(), queue.as_str());
-    let granted = granted_json(&app, &headers, path, Scope::Admin, body);
-    let (pool, request): (_, RecordReplay) = granted.await?;
+    let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Admin).await?;
+    let request: RecordReplay = input::json(&app, &grant, &headers, body).await?;
     let name = text("name", request.name, 1)?;
     if name.len() > NAME_MAX {
         return Err(Problem::invalid(format!(
@@ -136,19 +135,25 @@ pub(super) async fn replay(
         limit: Some(request.limit.unwrap_or(LIMIT_MAX)),
         ..RecordFilter::default()
     };
-    let page = records::read_page(pool, pool.queue(&namespace, &queue)?.name(), filter).await?;
+    let handle = pool.queue(&namespace, &queue)?;
     let mut replay = pool.bus().replay(&name);
     if let Some(version) = request.version {
         replay = replay.version(version);
     }
     if request.dry_run {
         replay = replay.dry_run();
-    } else {
-        let target = format!("{queue}, replay {name}");
-        let place = (pool, namespace.as_str(), target.as_str());
-        access::audit_bulk(&app, &headers, "records replayed", place, (goes_on, false)).await;
     }
-    let report = replay.push(&page.items).await?;
-    let next = page.next.map(|next| next.to_string());
+    let push = async {
+        let page = records::read_page(pool, handle.name(), filter).await?;
+        grant.check(&app.tokens).await.map_err(refused)?;
+        if !request.dry_run {
+            let target = format!("{queue}, replay {name}");
+            let place = (pool, namespace.as_str(), target.as_str());
+            access::audit_bulk(&app, &headers, "records replayed", place, (goes_on, false)).await;
+        }
+        Ok((replay.push(&page.items).await?, page.next))
+    };
+    let ((report, next), _) = access::step(&app, &grant, push).await?;
+    let next = next.map(|next| next.to_string());
     Ok(Json(ReplayedRecords::new(report, until_ms, next)).into_response())
 }

@@ -13,7 +13,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::admin::Schedule;
 
-use super::access::{self, granted_call, granted_namespace, granted_namespace_json, refused};
+use super::access::{
+    self, granted_call, granted_namespace, granted_namespace_json, granted_namespace_lasting,
+    refused,
+};
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
 use super::schedule_forms::{Run, ScheduleBody, SchedulePage, SchedulePageQuery, SchedulePath};
@@ -109,7 +112,8 @@ pub(super) async fn list(
     headers: HeaderMap,
     page: std::result::Result<Query<SchedulePageQuery>, QueryRejection>,
 ) -> Result<Response> {
-    let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
+    let scope = Scope::Consume;
+    let (pool, grant) = granted_namespace_lasting(&app, &headers, &namespace, scope).await?;
     let Query(SchedulePageQuery { after, limit }) = page?;
     let limit = limit.unwrap_or(100);
     if !(1..=PAGE_MAX).contains(&limit) {
@@ -124,13 +128,18 @@ pub(super) async fn list(
         return Err(Problem::invalid(why));
     }
     let after = after.map(|after| format!("{namespace}.{after}"));
-    let is_seen = |schedule: &Schedule| {
+    let is_seen = |schedule: &Schedule, grant: &Grant| {
         let queue = within(&namespace, schedule).map(|(_, queue)| queue);
         queue.is_some_and(|queue| grant.allows_any(&SEES, queue).is_ok())
     };
-    let of = Some(namespace.as_str());
-    let page = schedules::page(pool.bus(), of, is_seen, after.as_deref(), limit).await?;
-    let items = page.items.iter();
+    let read = async {
+        let allowed = grant.check(&app.tokens).await.map_err(refused)?;
+        let of = Some(namespace.as_str());
+        let is_seen = |schedule: &Schedule| is_seen(schedule, &allowed);
+        Ok(schedules::page(pool.bus(), of, is_seen, after.as_deref(), limit).await?)
+    };
+    let (page, grant) = access::step(&app, &grant, read).await?;
+    let items = page.items.iter().filter(|it| is_seen(it, &grant));
     let items: Vec<_> = items.filter_map(|it| view(&namespace, it)).collect();
     let next = page.next.as_deref();
     let next = next.and_then(|next| next.strip_prefix(&namespace)?.strip_prefix('.'));
@@ -174,7 +183,7 @@ pub(super) async fn set(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<Response> {
-    let (pool, grant, body): (_, _, ScheduleBody) =
+    let (pool, (_, grant), body): (_, _, ScheduleBody) =
         granted_namespace_json(&app, &headers, &path.namespace, Scope::Admin, body).await?;
     let name = path.full_name()?;
     let options = body.options(&path.namespace)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::bodies;
+use super::{bodies, scans};
 use crate::world::{Place, World};
 
 /// The operations of `/v1` that wait, which `waits` has.
@@ -15,6 +15,9 @@ const WAITS: [&str; 5] = [
     "pushEventLines",
     "streamLeases",
 ];
+
+/// Those that read few lines, in one step.
+const PAGES: [&str; 2] = ["listAudit", "listNodes"];
 
 /// Returns the operations of a description that fulfil a condition, by their ids.
 fn operations(description: &Value, is: impl Fn(&Value) -> bool) -> BTreeSet<String> {
@@ -49,4 +52,18 @@ async fn every_request_that_lasts_is_tested() {
             || it["responses"]["200"]["content"]["text/event-stream"].is_object()
     });
     assert_eq!(waits, WAITS.map(str::to_owned).into(), "that wait");
+    let steps = operations(&description, |it| {
+        let parameters = it["parameters"].as_array().cloned().unwrap_or_default();
+        let body = schema(&it["requestBody"])["properties"].clone();
+        let reply = schema(&it["responses"]["200"]);
+        // It goes on behind a page, is of many events, or returns a list of what it has counted.
+        ["after", "ids", "horizon_ms"]
+            .iter()
+            .any(|name| parameters.iter().any(|it| it["name"] == *name) || body[*name].is_object())
+            || reply["properties"]["items"].is_object()
+    });
+    let tested = scans::requests().map(|(.., operation)| operation.to_owned());
+    let tested = tested.into_iter().filter(|it| !it.is_empty());
+    let tested = tested.chain(PAGES.map(str::to_owned));
+    assert_eq!(steps, tested.collect(), "that take many steps");
 }

@@ -1,8 +1,10 @@
 //! Rights over time: a token that ends on one server has ended for every request that lasts on
-//! another one, whatever that waits for: an event, a reply, room, or the rest of its own body.
+//! another one, whatever that waits for: an event, a reply, room, the rest of its own body, or the
+//! next of its many steps.
 
 mod bodies;
 mod listed;
+mod scans;
 pub(crate) mod turns;
 mod waits;
 

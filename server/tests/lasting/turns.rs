@@ -1,8 +1,9 @@
-//! Requests that wait for their turn: to change a namespace, or to count what is to come.
+//! Requests that wait for their turn: to change a namespace or many of its events, or to count what is
+//! to come.
 
 use futures_util::future::join_all;
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{ENDS, End, is_refused};
@@ -14,6 +15,16 @@ use crate::world::{Place, World, reply, until};
 enum Kind {
     Settings,
     Webhooks,
+    /// Each cancels one event among many.
+    Events,
+}
+
+/// How many other events the queue of those has.
+const OTHERS: usize = 2_000;
+
+/// Returns the queue of the event that a name is of.
+fn many(name: &str) -> &str {
+    name.rsplit_once('-').map_or(name, |(queue, _)| queue)
 }
 
 impl Kind {
@@ -29,18 +40,46 @@ impl Kind {
                 let path = format!("{path}/webhook");
                 tenant.send(Method::PUT, &path, &webhook).await
             }
+            Self::Events => {
+                let text = format!("\"{queue}\"");
+                let one = json!({"action": "cancel", "queue": many(queue), "contains": text});
+                let path = "/v1/ns/events/change";
+                tenant.send(Method::POST, path, &one).await
+            }
         };
         sent.status.as_u16()
     }
 
+    /// Makes what is changed.
+    async fn prepare(self, world: &World, queues: &[String]) {
+        if matches!(self, Self::Events) {
+            let event = |payload: &str| json!({"payload": payload, "delay_ms": 3_600_000});
+            let mut events: Vec<_> = queues.iter().map(|queue| event(queue)).collect();
+            events.resize(OTHERS + queues.len(), event("another"));
+            let queue = queues.first().map_or("many", |queue| many(queue));
+            let path = format!("/v1/ns/queues/{queue}/events");
+            let owner = Tenant(world, world.token.clone());
+            for events in events.chunks(1_000) {
+                let events = json!({"events": events});
+                owner.send(Method::POST, &path, &events).await.is(201);
+            }
+        }
+    }
+
     /// Returns how many of some queues are changed.
     async fn count(self, world: &World, queues: &[String]) -> usize {
+        if matches!(self, Self::Events) {
+            let path = format!("/v1/ns/queues/{}", many(&queues[0]));
+            let stats = world.get(&path).await.is(200);
+            let left = usize::try_from(stats["scheduled"].as_u64().unwrap()).unwrap();
+            return OTHERS + queues.len() - left;
+        }
         let is_changed = |queue: &String| {
             let path = format!("/v1/ns/queues/{queue}");
             async move {
                 match self {
-                    Self::Settings => world.get(&path).await.is(200)["paused"] == true,
                     Self::Webhooks => world.get(&format!("{path}/webhook")).await.status == 200,
+                    _ => world.get(&path).await.is(200)["paused"] == true,
                 }
             }
         };
@@ -55,10 +94,16 @@ pub(super) async fn what_waits_for_its_turn_ends_with_its_token_everywhere(
     other: &World,
 ) {
     for end in [End::Revoked, End::Narrowed] {
-        for (kind, many) in [(Kind::Settings, 300), (Kind::Webhooks, 100)] {
+        let kinds = [
+            (Kind::Settings, 300),
+            (Kind::Webhooks, 100),
+            (Kind::Events, 60),
+        ];
+        for (kind, many) in kinds {
             let case = format!("{end:?}-{kind:?}-");
             let tenant = Tenant(server, end.token(other).await);
             let queues: Vec<_> = (0..many).map(|it| format!("{case}{it}")).collect();
+            kind.prepare(server, &queues).await;
             let sent = join_all(queues.iter().map(|queue| kind.send(&tenant, queue)));
             let ended = async {
                 until("it has begun", async || {
@@ -79,7 +124,10 @@ pub(super) async fn what_waits_for_its_turn_ends_with_its_token_everywhere(
                 .iter()
                 .filter(|status| !is_refused(**status))
                 .count();
-            assert_eq!(done, after, "{case}: {statuses:?}");
+            // What is cut in the middle of its step is refused, too.
+            let cut = usize::from(matches!(kind, Kind::Events));
+            let is_said = done <= after && after <= done + cut;
+            assert!(is_said, "{case}: {after}, {statuses:?}");
         }
     }
 }
@@ -149,4 +197,41 @@ async fn the_forecasts_of_one_namespace_hold_no_other_up() {
         );
     }
     assert!(asked.try_join_next().is_none(), "the others wait");
+}
+
+/// However many scans a namespace asks for, one runs and few wait; what is too much is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_scans_of_one_namespace_hold_no_other_up() {
+    let world = World::start(Place::Embedded).await;
+    let worst = Tenant(&world, world.token.clone());
+    let other = Tenant(&world, world.new_token("other", "").await);
+    Kind::Events.prepare(&world, &[]).await;
+    let events = json!({"events": [{"payload": 1}]});
+    let path = "/v1/other/queues/q/events";
+    other.send(Method::POST, path, &events).await.is(201);
+    let all = json!({"action": "count", "contains": "nothing"});
+    let ways = [
+        (Method::GET, "/v1/ns/events?contains=nothing", Value::Null),
+        (Method::POST, "/v1/ns/events/change", all),
+        (Method::GET, "/api/ns/many/peek", Value::Null),
+    ];
+    let mut asked = JoinSet::new();
+    for (method, path, body) in ways.iter().cycle().take(300) {
+        let request = worst.request(method.clone(), path);
+        let request = request.header("Content-Type", "application/json");
+        asked.spawn(reply(request.body(body.to_string())));
+    }
+    let mut refused = 0;
+    while refused < 100 {
+        let reply = asked.join_next().await.expect("another one").unwrap();
+        if reply.status == 429 {
+            assert_eq!(reply.headers["retry-after"], "1", "{reply:?}");
+            refused += 1;
+        }
+    }
+    for _ in 0..9 {
+        let look = other.request(Method::GET, "/v1/other/events?contains=1");
+        let page = reply(look).await.is(200);
+        assert_eq!(page["items"].as_array().unwrap().len(), 1, "{page}");
+    }
 }

@@ -30,9 +30,10 @@ enum Worst {
     LeavesWebhooksUnanswered,
     ChangesSettings,
     AsksWhatIsToCome,
+    ScansItsEvents,
 }
 
-const ALL: [Worst; 12] = [
+const ALL: [Worst; 13] = [
     Worst::PollsManyNames,
     Worst::ParksPolls,
     Worst::BeginsBodies,
@@ -45,6 +46,7 @@ const ALL: [Worst; 12] = [
     Worst::LeavesWebhooksUnanswered,
     Worst::ChangesSettings,
     Worst::AsksWhatIsToCome,
+    Worst::ScansItsEvents,
 ];
 
 /// How long a response may take on a busy machine; what is refused or hangs takes for ever.
@@ -179,6 +181,12 @@ async fn begin(world: &World, token: &str, worst: Worst) -> GoingOn {
             fill_buckets(&Tenant(world, token.to_owned()), "worst").await;
             let head = format!("GET /v1/worst/{LONG} HTTP/1.1");
             goes_on.send(world, token, 200, &head, b"").await;
+        }
+        Worst::ScansItsEvents => {
+            for path in ["/v1/worst/events?contains=nothing", "/api/worst/large/peek"] {
+                let head = format!("GET {path} HTTP/1.1");
+                goes_on.send(world, token, 200, &head, b"").await;
+            }
         }
     }
     goes_on
