@@ -78,6 +78,27 @@ pub mod payloads {
     }
 }
 
+/// Ends of events.
+pub mod ends {
+    use crate::bus::Queue;
+    use crate::error::Result;
+    use crate::event::{EventId, State};
+    use crate::lease::EndResult;
+
+    /// Ends an event, as [`Queue::end`] does, in a state that `may` accepts: in one step, so that nothing
+    /// comes between. In another state it stays, and the result is that state.
+    pub async fn end_if<T>(
+        queue: &Queue<T>,
+        id: EventId,
+        may: impl Fn(State) -> bool,
+    ) -> Result<EndResult>
+    where
+        T: serde::Serialize + Send + Sync + 'static,
+    {
+        queue.end_if(id, may).await
+    }
+}
+
 /// A bus whose clock is moved by hand, for programs that are tested against a server.
 pub mod moved_clock {
     pub use crate::bus::moved_clock::{QueueWork, on, settled, work};

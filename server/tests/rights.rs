@@ -7,6 +7,7 @@ use crate::world::{Place, Reply, World, on_every_store, reply};
 
 on_every_store! {
     what_ends_a_job_needs_the_scope_of_its_state
+    what_is_leased_meanwhile_is_its_consumers
     a_limit_counts_what_it_is_for
 }
 
@@ -73,6 +74,47 @@ async fn what_ends_a_job_needs_the_scope_of_its_state(world: World) {
     assert_eq!(world.dead_size("q").await, 1);
     assert_eq!(admin.status(Method::DELETE, &path(&id)).await, 204);
     world.wait_for_dead("q", 0).await;
+}
+
+/// A publisher recalls a job, or replaces it, while a consumer takes it: one of the two does.
+async fn what_is_leased_meanwhile_is_its_consumers(world: World) {
+    let publisher = tenant(&world, "ns", "&scopes=publish").await;
+    let consumer = tenant(&world, "ns", "&scopes=consume").await;
+    for round in 0..200 {
+        let id = world.publish("/api/ns/q?tries=3", "x").await;
+        let path = format!("/api/ns/q/job/{id}");
+        let method = [Method::DELETE, Method::PUT][round % 2].clone();
+        let ended = reply(publisher.request(method, &path).body("y"));
+        let leased = reply(consumer.request(Method::GET, "/api/ns/q?ttr=600"));
+        // One of them is a little earlier.
+        let (ended, leased) = match round / 2 % 2 {
+            0 => tokio::join!(ended, leased),
+            _ => {
+                let (leased, ended) = tokio::join!(leased, ended);
+                (ended, leased)
+            }
+        };
+        let has_old = leased.status == 200 && leased.json()["job_id"] == id;
+        assert_ne!(
+            has_old,
+            ended.status.is_success(),
+            "{round}: {ended:?}, {leased:?}"
+        );
+        assert!(
+            has_old || matches!(ended.status.as_u16(), 201 | 204),
+            "{ended:?}"
+        );
+        // What was to replace it is not there either.
+        world.delete(&path).await.is(204);
+        if ended.status == 201 {
+            let new = ended.json()["job_id"].clone();
+            let path = format!("/api/ns/q/job/{}", new.as_str().unwrap());
+            world.delete(&path).await.is(204);
+        }
+        let stats = world.get("/v1/ns/queues/q").await.is(200);
+        let counts = ["scheduled", "ready", "leased"].map(|state| stats[state].clone());
+        assert_eq!(counts, [json!(0), json!(0), json!(0)], "{round}: {stats}");
+    }
 }
 
 async fn limit(tenant: &Tenant<'_>, limit: &str) {
@@ -212,13 +254,19 @@ async fn a_page_of_another_origin_does_nothing() {
         }
     }
     // A page that has let a name of its own point here.
-    for path in ["/token/ns", "/dashboard/", "/audit", "/info"] {
+    for path in ["/token/ns", "/dashboard/", "/audit", "/info", "/metrics"] {
         let rebound = reply(admin(Method::GET, path).header("Host", "evil.example:7778")).await;
         assert_eq!(rebound.status, 403, "{path}: {rebound:?}");
         assert!(rebound.text.contains("admin.hosts"), "{rebound:?}");
     }
+    // A scraper by name has to be permitted, and is told how; a probe has not.
     let scraped = reply(admin(Method::GET, "/metrics").header("Host", "duly:7778")).await;
-    assert_eq!(scraped.status, 200);
+    let error = scraped.is(403)["error"].to_string();
+    assert!(error.contains("list `duly` in admin.hosts"), "{error}");
+    for path in ["/healthz", "/readyz"] {
+        let probed = reply(admin(Method::GET, path).header("Host", "duly:7778")).await;
+        assert_eq!(probed.status, 200, "{path}: {probed:?}");
+    }
     // Nothing of it was done.
     let tokens = world.admin(Method::GET, "/token/ns").await.text;
     assert!(!tokens.contains("somebodys-choice"), "{tokens}");
@@ -236,11 +284,22 @@ pub(crate) fn admin_settings(more: &str) -> duly_server::Settings {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_may_be_listed() {
-    let settings = admin_settings("hosts = ['duly.internal']");
-    let server = duly_server::Server::start(settings).await.unwrap();
-    let url = format!("http://{}/token/ns", server.admin_address());
-    let request = crate::world::client().get(url);
-    let request = request.header("Host", "duly.internal:80");
-    assert_eq!(reply(request).await.status, 200);
-    server.stop().await;
+    let client = crate::world::client();
+    for accounts in ["", "\naccounts = { ann = 'a password' }"] {
+        let settings = admin_settings(&format!("hosts = ['duly.internal']{accounts}"));
+        let server = duly_server::Server::start(settings).await.unwrap();
+        let status = async |path: &str, host: &str| {
+            let request = client.get(format!("http://{}{path}", server.admin_address()));
+            let request = request.basic_auth("ann", Some("a password"));
+            reply(request.header("Host", host)).await.status.as_u16()
+        };
+        for path in ["/token/ns", "/metrics", "/info", "/pools", "/version"] {
+            assert_eq!(status(path, "duly.internal:80").await, 200, "{path}");
+            // Where an account is asked for, no page of another host has it.
+            let is_guarded = !accounts.is_empty() && path == "/token/ns";
+            let expected = if is_guarded { 200 } else { 403 };
+            assert_eq!(status(path, "evil.example").await, expected, "{path}");
+        }
+        server.stop().await;
+    }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use duly::__server::{dead_letters, moved_clock, payloads};
+use duly::__server::{dead_letters, ends, moved_clock, payloads};
 use duly::admin::QueueStats;
 use duly::codec::Codec;
 use duly::config::Settings;
@@ -63,6 +63,17 @@ pub(crate) struct FoundJob {
     pub(crate) form: BodyForm,
     pub(crate) attempts_left: u16,
     pub(crate) expires: Option<Timestamp>,
+}
+
+/// What came of the end of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobEnd {
+    /// It was leased, and is acked.
+    Acked,
+    /// It waited or was dead, or was over before.
+    Over,
+    /// It is in this state, in which it may not be ended.
+    Refused(State),
 }
 
 /// How a body is stored.
@@ -199,13 +210,21 @@ impl Pool {
             .await
     }
 
-    /// Ends a job in any state; returns whether it was leased. One that was cancelled before is
-    /// cancelled again, so only a lease says that the job was there.
-    pub(crate) async fn end(&self, queue: &Queue<Body>, id: EventId) -> Result<bool> {
-        match queue.end(id).await? {
-            EndResult::Acked => Ok(true),
-            EndResult::TooLate(State::Dead) => self.drop_dead(queue, [id]).await.map(|_| false),
-            _ => Ok(false),
+    /// Ends a job in a state that `may` accepts. One that was cancelled before is cancelled again, so
+    /// only a lease says that the job was there.
+    pub(crate) async fn end(
+        &self,
+        queue: &Queue<Body>,
+        id: EventId,
+        may: impl Fn(State) -> bool,
+    ) -> Result<JobEnd> {
+        match ends::end_if(queue, id, &may).await? {
+            EndResult::Acked => Ok(JobEnd::Acked),
+            EndResult::TooLate(State::Dead) if may(State::Dead) => {
+                self.drop_dead(queue, [id]).await.map(|_| JobEnd::Over)
+            }
+            EndResult::TooLate(state) if !may(state) => Ok(JobEnd::Refused(state)),
+            _ => Ok(JobEnd::Over),
         }
     }
 

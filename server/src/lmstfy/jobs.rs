@@ -3,12 +3,14 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use duly::event::State;
+use duly::{EventId, Queue};
 use serde::Serialize;
 
 use super::check::Call;
 use super::job::JobView;
 use super::{ApiError, Result, dead, job_id};
 use crate::auth::Scope;
+use crate::bus::{Body, JobEnd};
 use crate::http::reply;
 use crate::metrics;
 
@@ -31,43 +33,52 @@ pub(super) async fn get(call: &Call<'_>, id: &str) -> Result<Response> {
 
 /// Acknowledges or recalls a job. What is unknown, or of another queue, is no error.
 pub(super) async fn delete(call: &Call<'_>, id: &str) -> Result<Response> {
-    may_end(call, id).await?;
     end(call, id).await?;
     Ok(reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Checks that the token may end a job in the state that it has: whoever publishes recalls what
-/// waits, whoever consumes acknowledges what is leased, and an admin drops what is dead.
-pub(super) async fn may_end(call: &Call<'_>, id: &str) -> Result<()> {
-    if call.may_all() {
-        return Ok(());
+/// Returns the scope that ends a job in a state: whoever publishes recalls what waits, whoever consumes
+/// acknowledges what is leased, and an admin drops what is dead.
+fn scope_of(state: State) -> Option<Scope> {
+    match state {
+        State::Scheduled | State::Ready => Some(Scope::Publish),
+        State::Leased => Some(Scope::Consume),
+        State::Dead => Some(Scope::Admin),
+        _ => None,
     }
-    let Some(id) = job_id::parse(id) else {
-        return Ok(());
-    };
-    let (queue, now) = (call.queue()?, dead::respawned(call, id).await?);
-    for id in [id].into_iter().chain(now) {
-        match queue.get(id).await?.map(|found| found.state) {
-            Some(State::Scheduled | State::Ready) => call.may(Scope::Publish)?,
-            Some(State::Leased) => call.may(Scope::Consume)?,
-            Some(State::Dead) => call.may(Scope::Admin)?,
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
-/// Ends a job in any state.
+/// Checks that the token may end a job that is there; returns false if none is, as far as was looked.
+pub(super) async fn may_replace(call: &Call<'_>, id: &str) -> Result<bool> {
+    if call.may_all() {
+        return Ok(true);
+    }
+    let Some(id) = job_id::parse(id) else {
+        return Ok(false);
+    };
+    let (queue, now) = (call.queue()?, dead::respawned(call, id).await?);
+    let mut is_there = false;
+    for id in [id].into_iter().chain(now) {
+        let found = queue.get(id).await?.map(|found| found.state);
+        if let Some(scope) = found.and_then(scope_of) {
+            call.may(scope)?;
+            is_there = true;
+        }
+    }
+    Ok(is_there)
+}
+
+/// Ends a job, in whatever state it is, if the token may do so in that state.
 pub(super) async fn end(call: &Call<'_>, id: &str) -> Result<()> {
     let Some(id) = job_id::parse(id) else {
         return Ok(());
     };
     let queue = call.queue()?;
-    let mut was_leased = call.pool.end(&queue, id).await?;
+    let mut was_leased = end_event(call, &queue, id).await?;
     if !was_leased {
         let now = dead::respawned(call, id).await?;
         for now in &now {
-            was_leased |= call.pool.end(&queue, *now).await?;
+            was_leased |= end_event(call, &queue, *now).await?;
         }
         if !now.is_empty() {
             dead::forget_respawned(call, id).await?;
@@ -76,6 +87,19 @@ pub(super) async fn end(call: &Call<'_>, id: &str) -> Result<()> {
     let acked = was_leased.then(|| call.pool.now());
     metrics::ended(&call.labels(), &call.route.queue, id, acked);
     Ok(())
+}
+
+/// Ends an event of a job, if the token may; returns whether it was leased.
+async fn end_event(call: &Call<'_>, queue: &Queue<Body>, id: EventId) -> Result<bool> {
+    let check = |state| scope_of(state).map_or(Ok(()), |scope| call.may(scope));
+    match call
+        .pool
+        .end(queue, id, |state| check(state).is_ok())
+        .await?
+    {
+        JobEnd::Refused(state) => check(state).map(|()| false),
+        end => Ok(end == JobEnd::Acked),
+    }
 }
 
 pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {

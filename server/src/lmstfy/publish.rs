@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use duly::time::When;
-use duly::{ErrorKind, EventBuilder, EventId, Queue};
+use duly::{CancelOutcome, ErrorKind, EventBuilder, EventId, Queue};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -107,7 +107,8 @@ pub(super) async fn publish(
 }
 
 /// Publishes under a new id, and then ends the old job: a crash between the two may deliver both,
-/// and loses neither.
+/// and loses neither. Where the token may not end the old one, as a consumer has taken it in between,
+/// the new one is taken back, unless that was taken, too.
 pub(super) async fn republish(
     call: &mut Call<'_>,
     id: &str,
@@ -115,10 +116,27 @@ pub(super) async fn republish(
     body: HttpBody,
 ) -> Result<Response> {
     let (options, attributes, body) = one(call, parts, body).await?;
-    jobs::may_end(call, id).await?;
+    jobs::may_replace(call, id).await?;
     let ids = push(call, &options, &attributes, vec![Body::new(body)]).await?;
-    jobs::end(call, id).await?;
+    match jobs::end(call, id).await {
+        Err(refusal @ ApiError::Refused(StatusCode::FORBIDDEN, _)) => {
+            if take_back(call, &ids).await? {
+                return Err(refusal);
+            }
+        }
+        ended => ended?,
+    }
     Ok(published(&ids, &attributes))
+}
+
+/// Cancels new jobs that still wait; returns whether all of them did.
+async fn take_back(call: &Call<'_>, ids: &[EventId]) -> Result<bool> {
+    let (queue, mut all) = (call.queue()?, true);
+    for id in ids {
+        let cancelled = queue.cancel(*id).await?;
+        all &= !matches!(cancelled, CancelOutcome::TooLate(_));
+    }
+    Ok(all)
 }
 
 async fn one(
@@ -261,7 +279,7 @@ async fn send(
             }
         }
         for id in &accepted {
-            if let Err(error) = call.pool.end(queue, *id).await {
+            if let Err(error) = call.pool.end(queue, *id, |_| true).await {
                 tracing::error!(%id, %error, "job of a failed bulk not removed");
             }
         }

@@ -221,25 +221,45 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// # }
     /// ```
     pub async fn end(&self, id: EventId) -> Result<EndResult> {
-        if let Some(token) = self.handle.inner.leases.held.take(id)
+        self.end_if(id, |_| true).await
+    }
+
+    /// Ends an event as [`end`](Self::end) does, but only in a state that `may` accepts: in another one
+    /// it stays, also where it has reached that only in between.
+    pub(crate) async fn end_if(
+        &self,
+        id: EventId,
+        may: impl Fn(State) -> bool,
+    ) -> Result<EndResult> {
+        let (may_cancel, may_ack) = (may(State::Ready), may(State::Leased));
+        if may_ack
+            && let Some(token) = self.handle.inner.leases.held.take(id)
             && token.queue == self.handle.name
             && self.handle.inner.settle(&token, LeaseOutcome::Ack).await? == LeaseStatus::Held
         {
             return Ok(EndResult::Acked);
         }
         for _ in 0..TRIES_MAX {
-            match self.cancel(id).await? {
-                CancelOutcome::Cancelled | CancelOutcome::CancelledAfterAttempt => {
-                    return Ok(EndResult::Cancelled);
+            if may_cancel {
+                match self.cancel(id).await? {
+                    CancelOutcome::Cancelled | CancelOutcome::CancelledAfterAttempt => {
+                        return Ok(EndResult::Cancelled);
+                    }
+                    CancelOutcome::NotFound => return Ok(EndResult::NotFound),
+                    CancelOutcome::TooLate(State::Leased) if may_ack => {}
+                    CancelOutcome::TooLate(state) => return Ok(EndResult::TooLate(state)),
                 }
-                CancelOutcome::NotFound => return Ok(EndResult::NotFound),
-                CancelOutcome::TooLate(State::Leased) => {}
-                CancelOutcome::TooLate(state) => return Ok(EndResult::TooLate(state)),
             }
             let (bucket, found) = self.find(id).await?;
             let Some(found) = found else {
-                continue; // it has ended meanwhile
+                if may_cancel {
+                    continue; // it has ended meanwhile
+                }
+                return Ok(EndResult::NotFound);
             };
+            if !may_cancel && !(may_ack && found.state == State::Leased) {
+                return Ok(EndResult::TooLate(found.state));
+            }
             let (Some(node), Some(request)) = (found.holder, found.request) else {
                 continue; // it has changed hands meanwhile
             };

@@ -99,7 +99,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "ended-without-its-lease",
         "an event counts as acked by its id although its remembered lease was lost",
         &[put(
-            "Queue::end",
+            "Queue::end_if",
             "await«? == LeaseStatus::Held» { return Ok(EndResult::Acked); } for _",
             ".is_ok()",
         )],
