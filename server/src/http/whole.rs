@@ -14,12 +14,21 @@ pub(crate) async fn run(request: Request, next: Next) -> Response {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return next.run(request).await;
     }
-    let running = peer::inherited(next.run(request)).in_current_span();
+    let response = finish(next.run(request)).await;
+    response.unwrap_or_else(|| reply::empty(StatusCode::SERVICE_UNAVAILABLE))
+}
+
+/// Runs a part of a request as a task of its own, which ends by itself; returns `None` when the runtime
+/// ends.
+pub(crate) async fn finish<T: Send + 'static>(
+    part: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    let running = peer::inherited(part).in_current_span();
     match tokio::spawn(running).await {
-        Ok(response) => response,
+        Ok(done) => Some(done),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => reply::empty(StatusCode::SERVICE_UNAVAILABLE), // the runtime ends
+            Err(_) => None,
         },
     }
 }

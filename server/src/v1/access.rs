@@ -14,7 +14,7 @@ use super::input;
 use super::problem::{Problem, Result};
 use crate::auth::{Action, Grant, LastingGrant, LimitedCall, Refusal, Scope};
 use crate::bus::Pool;
-use crate::http::reply;
+use crate::http::{reply, whole};
 use crate::lmstfy::delivered::{self, Deliverable};
 use crate::lmstfy::names::{NAME_BYTES_MAX, check_namespace, is_name, split};
 use crate::shares;
@@ -197,6 +197,24 @@ impl CallGrant {
     pub(super) async fn ended(&self, app: &App) -> Problem {
         refused(self.lasting.ended(&app.tokens).await)
     }
+}
+
+/// Pushes what a limit counts. A call that was taken of it is kept by a push that succeeds, also where
+/// its client has hung up meanwhile.
+pub(super) async fn counted<T: Send + 'static>(
+    taken: Option<LimitedCall>,
+    push: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let Some(taken) = taken else {
+        return push.await;
+    };
+    let counted = async move {
+        let pushed = push.await?;
+        taken.keep();
+        Ok(pushed)
+    };
+    let counted = whole::finish(counted).await;
+    counted.unwrap_or_else(|| Err(Problem::stopping()))
 }
 
 /// Checks namespace and token; returns the pool, and what the token may do.

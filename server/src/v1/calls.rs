@@ -17,11 +17,11 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::{CallGrant, granted_call};
+use super::access::{CallGrant, counted, granted_call};
 use super::event::{NewEvent, not_pushed};
 use super::input::{self, EventPath, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
-use crate::auth::{Action, LimitedCall};
+use crate::auth::Action;
 use crate::bus::Body;
 use crate::http::reply::json_text;
 use crate::lmstfy::delivered::{self, Deliverable};
@@ -170,11 +170,13 @@ pub(super) async fn call(
     let (wait, handle) = (input::wait(wait_ms)?, pool.queue(&namespace, &queue)?);
     // So that a handler in Rust replies, too.
     let event = event.build(&handle)?.header(CALL_HEADER, "1");
-    let taken = grant.take(&app).await?;
     app.note_queue(pool.name(), &namespace, &queue).await?;
-    let pushed = replies::push(&handle, event).await;
-    let id = pushed.map_err(not_pushed)?.id();
-    taken.into_iter().for_each(LimitedCall::keep);
+    let (taken, called) = (grant.take(&app).await?, handle.clone());
+    let push = async move {
+        let pushed = replies::push(&called, event).await;
+        pushed.map_err(not_pushed)
+    };
+    let id = counted(taken, push).await?.id();
     match reply(&app, (&handle, id), (&grant, wait)).await {
         // The event is there: a client that sends the call again would push a second one.
         Err(problem) if problem.is_retried() => Ok(pending(id)),

@@ -14,11 +14,11 @@ use futures_util::{FutureExt, Stream, StreamExt, stream};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::access::{CallGrant, granted_call};
+use super::access::{CallGrant, counted, granted_call};
 use super::event::{NewEvent, PushedEvent, not_pushed};
 use super::input::{self, InPath, QueuePath, decode};
 use super::problem::{Problem, Problems, Result};
-use crate::auth::{Action, LimitedCall};
+use crate::auth::Action;
 use crate::bus::{Body, Pool};
 use crate::http::reply;
 use crate::shares::Share;
@@ -301,7 +301,7 @@ async fn send(
     let event: NewEvent = decode(line.get().as_bytes())?;
     let event = event.build(queue)?;
     let taken = grant.take(app).await?;
-    let receipt = event.push().await.map_err(not_pushed)?;
-    taken.into_iter().for_each(LimitedCall::keep);
+    let push = async move { event.push().await.map_err(not_pushed) };
+    let receipt = counted(taken, push).await?;
     Ok(PushedEvent::from(&receipt))
 }
