@@ -1,15 +1,15 @@
 //! The checks before every endpoint: names, pool, token, limit, in this order.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body as HttpBody;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use duly::Queue;
+use duly::{EventId, Queue};
 use serde::Serialize;
+use tokio::sync::OwnedMutexGuard;
 
 use super::delivered::{self, Deliverable};
 use super::params::Params;
@@ -19,7 +19,7 @@ use crate::auth::{Action, Grant, LastingGrant, LimitedCall, Refusal, Scope};
 use crate::bus::{Body, Pool};
 use crate::http::body::{BodyError, UNFINISHED};
 use crate::http::reply;
-use crate::metrics::Labels;
+use crate::metrics::{self, Labels};
 use crate::settings::DEFAULT_POOL;
 use crate::shares::Share;
 use crate::state::{App, ReadError, StepError};
@@ -28,9 +28,6 @@ use crate::state::{App, ReadError, StepError};
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// The namespace of the queues that duly keeps for itself.
 const OWN_NAMESPACE: &str = "duly";
-
-/// How long who is one of too many may wait before it comes again.
-const CROWDED_WAIT: Duration = Duration::from_secs(1);
 
 /// A request that has passed the checks.
 #[derive(Debug)]
@@ -133,11 +130,7 @@ impl<'a> Call<'a> {
         };
         match self.app.step(&self.app.scans, lasting, step).await {
             Ok((done, _)) => Ok(done?),
-            Err(StepError::Crowded) => {
-                let text =
-                    "too many scans of the namespace wait for their turn, please retry later";
-                Err(ApiError::Throttled(text.to_owned(), CROWDED_WAIT))
-            }
+            Err(StepError::Crowded) => Err(ApiError::crowded("scans of the namespace")),
             Err(StepError::Refused(refusal)) => Err(refused(refusal)),
         }
     }
@@ -163,20 +156,27 @@ impl<'a> Call<'a> {
 
     /// Takes one call of the token's limit.
     pub(super) async fn take(&self) -> Result<Option<LimitedCall>> {
-        let (Some((lasting, grant)), Some(action)) = (&self.grant, self.route.endpoint.action())
-        else {
+        match self.route.endpoint.action() {
+            Some(action) => self.take_of(action).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Takes one call of the token's limit of an action.
+    pub(super) async fn take_of(&self, action: Action) -> Result<Option<LimitedCall>> {
+        let Some((lasting, grant)) = &self.grant else {
             return Ok(None);
         };
         match self.app.tokens.take(grant, action).await {
             Ok(taken) => Ok(taken),
-            Err(Refusal::Throttled(wait)) => Err(ApiError::Throttled(
-                format!(
-                    "token({}) {} reach the limit rate, please retry later",
-                    lasting.token(),
-                    action_text(action)
-                ),
-                wait,
-            )),
+            Err(Refusal::Throttled(wait)) => {
+                let name = action_text(action);
+                metrics::throttled(&self.labels(), &self.token_handle(), name);
+                let token = lasting.token();
+                let text =
+                    format!("token({token}) {name} reach the limit rate, please retry later");
+                Err(ApiError::Throttled(text, wait))
+            }
             Err(Refusal::Failed(error)) => Err(ApiError::Throttler(Box::new(error))),
             Err(other) => Err(refused(other)),
         }
@@ -258,8 +258,20 @@ impl<'a> Call<'a> {
         self.route.endpoint.path()
     }
 
-    pub(super) fn action_name(&self) -> &'static str {
-        self.route.endpoint.action().map_or("", action_text)
+    /// Whether the token's limit is one of an action.
+    pub(super) fn limits(&self, action: Action) -> bool {
+        let grant = self.grant.as_ref();
+        grant.is_some_and(|(_, grant)| grant.limits(action))
+    }
+
+    /// Waits for the turn of a job, which is replaced once.
+    pub(super) async fn turn_of(&self, id: EventId) -> Result<OwnedMutexGuard<()>> {
+        let Route {
+            namespace, queue, ..
+        } = &self.route;
+        let name = format!("{}/{namespace}/{queue}/{id}", self.pool.name());
+        let turn = self.app.changes.take(&name).await;
+        turn.ok_or_else(|| ApiError::crowded("changes of the job"))
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::check::Call;
 use super::job::JobView;
 use super::{ApiError, Result, dead, job_id};
-use crate::auth::Scope;
+use crate::auth::{Action, Scope};
 use crate::bus::{Body, JobEnd};
 use crate::http::reply;
 use crate::metrics;
@@ -50,7 +50,7 @@ fn scope_of(state: State) -> Option<Scope> {
 
 /// Checks that the token may end a job that is there; returns false if none is, as far as was looked.
 pub(super) async fn may_replace(call: &Call<'_>, id: &str) -> Result<bool> {
-    if call.may_all() {
+    if call.may_all() && !call.limits(Action::Produce) {
         return Ok(true);
     }
     let Some(id) = job_id::parse(id) else {

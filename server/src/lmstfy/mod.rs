@@ -47,6 +47,9 @@ use crate::{metrics, shared};
 /// The largest body of a job, in bytes.
 pub(crate) const JOB_BYTES_MAX: usize = 1 << 20;
 
+/// How long who is one of too many may wait before it comes again.
+const CROWDED_WAIT: Duration = Duration::from_secs(1);
+
 /// Why a request of the contract failed.
 #[derive(Debug)]
 pub(crate) enum ApiError {
@@ -54,7 +57,7 @@ pub(crate) enum ApiError {
     Refused(StatusCode, String),
     /// `{"msg": ..}` with a status.
     Message(StatusCode, String),
-    /// `{"msg": ..}`: the token's limit is reached until so long from now.
+    /// `{"msg": ..}`: the token's limit is reached, or too many wait, until so long from now.
     Throttled(String, Duration),
     /// The server's fault; the client learns no more, the log does.
     Internal(Box<dyn std::error::Error + Send + Sync>),
@@ -73,6 +76,12 @@ impl ApiError {
 
     fn too_large(text: &str) -> Self {
         Self::Refused(StatusCode::PAYLOAD_TOO_LARGE, text.to_owned())
+    }
+
+    /// Too many of some kind wait for their turn.
+    fn crowded(what: &str) -> Self {
+        let text = format!("too many {what} wait for their turn, please retry later");
+        Self::Throttled(text, CROWDED_WAIT)
     }
 
     /// The request had to go, as there were too many of its kind.
@@ -164,12 +173,7 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
     let labels = call.labels();
     let taken = match call.take().await {
         Ok(taken) => taken,
-        Err(error) => {
-            if matches!(error, ApiError::Throttled(..)) {
-                metrics::throttled(&labels, &call.token_handle(), call.action_name());
-            }
-            return error.into_response();
-        }
+        Err(error) => return error.into_response(),
     };
     let method = parts.method.clone();
     let response = match dispatch(&mut call, parts, body).await {

@@ -16,6 +16,7 @@ use super::check::{Call, header_text};
 use super::job::{VERSION_MARK, attribute_header};
 use super::params::Params;
 use super::{ApiError, JOB_BYTES_MAX, Result, job_id, jobs};
+use crate::auth::{Action, LimitedCall};
 use crate::bus::{Body, Pool};
 use crate::http::reply;
 use crate::metrics;
@@ -116,7 +117,16 @@ pub(super) async fn republish(
     body: HttpBody,
 ) -> Result<Response> {
     let (options, attributes, body) = one(call, parts, body).await?;
-    jobs::may_replace(call, id).await?;
+    // A limit counts what replaces nothing, as that is a publish.
+    let _turn = match job_id::parse(id).filter(|_| call.limits(Action::Produce)) {
+        Some(id) => Some(call.turn_of(id).await?),
+        None => None,
+    };
+    let taken = if jobs::may_replace(call, id).await? {
+        None
+    } else {
+        call.take_of(Action::Produce).await?
+    };
     let ids = push(call, &options, &attributes, vec![Body::new(body)]).await?;
     match jobs::end(call, id).await {
         Err(refusal @ ApiError::Refused(StatusCode::FORBIDDEN, _)) => {
@@ -126,6 +136,7 @@ pub(super) async fn republish(
         }
         ended => ended?,
     }
+    taken.into_iter().for_each(LimitedCall::keep);
     Ok(published(&ids, &attributes))
 }
 

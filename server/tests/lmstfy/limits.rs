@@ -1,5 +1,6 @@
 //! Section 3: limits of tokens.
 
+use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -91,10 +92,25 @@ async fn publishes_are_limited(world: World) {
     let refused = world.put("/api/ns/q?delay=x", "x").await;
     assert_eq!(refused.is(429), json!({"msg": text}));
     assert_eq!(world.put("/api/ns/q/bulk", "[1]").await.status, 429);
-    // A consume is not limited, and neither is a republish.
+    // A consume is not limited, and neither is a republish that replaces a job.
     let job = world.consume("/api/ns/q").await;
     let id = job["job_id"].as_str().unwrap();
-    world.put(&format!("/api/ns/q/job/{id}"), "x").await.is(201);
+    let path = format!("/api/ns/q/job/{id}");
+    let new = world.put(&path, "x").await.is(201);
+    // One that replaces none is a publish.
+    let never = "/api/ns/q/job/01KBKSY8Q3X4H1W9V0T5RZ7M2C";
+    for path in [&path, never, "/api/ns/q/job/anything"] {
+        assert_eq!(world.put(path, "x").await.is(429), json!({"msg": text}));
+    }
+    // However many replace the same job, one of them does.
+    let path = format!("/api/ns/q/job/{}", new["job_id"].as_str().unwrap());
+    let all = join_all((0..8).map(|_| world.put(&path, "x"))).await;
+    let done = all.iter().filter(|it| it.status == 201).count();
+    assert_eq!((done, world.size("q").await), (1, 4), "{all:?}");
+    // A window that is open counts it.
+    limit(&world, &world.token, r#"{"write":1,"interval":1800}"#).await;
+    world.put(&path, "x").await.is(201);
+    assert_eq!(world.put("/api/ns/q", "x").await.status, 429);
 }
 
 async fn a_changed_window_begins_anew(world: World) {
