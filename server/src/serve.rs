@@ -225,17 +225,15 @@ impl Server {
             Some(clock) => admin.merge(test_clock::router(app, clock)),
             None => admin,
         };
-        // Probes and scrapers name this host in ways of their own, and learn nothing of value.
+        // Probes name this host in ways of their own, and learn nothing of value.
         let known_host = middleware::from_fn_with_state(Arc::clone(app), origin::known_host);
+        let metrics = get(lmstfy::admin::metrics).with_state(Arc::clone(app));
         let admin = admin
+            .route("/metrics", metrics)
             .layer(middleware::from_fn(whole::run))
             .layer(known_host)
             .route("/healthz", get(health::live))
-            .route("/readyz", get(health::ready).with_state(Arc::clone(app)))
-            .route(
-                "/metrics",
-                get(lmstfy::admin::metrics).with_state(Arc::clone(app)),
-            );
+            .route("/readyz", get(health::ready).with_state(Arc::clone(app)));
         let admin = layered("admin", app, admin);
         let admin = sockets.admin.serve(admin, None, limits_of(places.admin));
         (api, admin)

@@ -19,6 +19,9 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What a browser fetches.
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
+/// What names queues or pools, and asks for no account where there are some.
+const OPEN: [&str; 4] = ["/info", "/metrics", "/pools", "/version"];
+
 /// Refuses requests that a browser sends for a page of another origin. No such page could read a
 /// response; it could act.
 pub(crate) async fn refuse_foreign(request: Request, next: Next) -> Response {
@@ -32,8 +35,8 @@ pub(crate) async fn refuse_foreign(request: Request, next: Next) -> Response {
     }
 }
 
-/// Refuses names of this host that are not known, where no account protects the listener: a page may
-/// let a name of its own point here, and is of the same origin then.
+/// Refuses names of this host that are not known, where no account is asked for: a page may let a name
+/// of its own point here, and is of the same origin then.
 pub(crate) async fn known_host(
     State(app): State<Arc<App>>,
     request: Request,
@@ -42,11 +45,13 @@ pub(crate) async fn known_host(
     let admin = &app.settings.admin;
     let host = request.headers().get(header::HOST);
     let host = host.map(|host| host.to_str().unwrap_or("?"));
+    let is_open = admin.accounts.is_empty() || OPEN.contains(&request.uri().path());
     match host {
-        Some(host) if admin.accounts.is_empty() && !is_known(host, &admin.hosts) => {
+        Some(host) if is_open && !is_known(host, &admin.hosts) => {
+            let name = name_of(host);
             refused(&format!(
-                "the host `{host}` is not known; use an address or localhost, list the name in \
-                 admin.hosts, or set admin.accounts"
+                "the host `{name}` is not known; use an address or localhost, or list `{name}` in \
+                 admin.hosts (DULY_SERVER__ADMIN__HOSTS)"
             ))
         }
         _ => next.run(request).await,
@@ -72,13 +77,18 @@ fn is_foreign(headers: &HeaderMap) -> bool {
     }
 }
 
+/// Returns the name of a host, without its port.
+fn name_of(host: &str) -> &str {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    name.trim_end_matches('.')
+}
+
 /// Whether a host is an address, `localhost`, or one of some names; its port does not matter.
 fn is_known(host: &str, names: &[String]) -> bool {
-    let name = match SocketAddr::from_str(host) {
-        Ok(_) => return true,
-        Err(_) => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    let name = name.trim_end_matches('.');
+    if SocketAddr::from_str(host).is_ok() {
+        return true;
+    }
+    let name = name_of(host);
     let is_address = IpAddr::from_str(host.trim_matches(['[', ']'])).is_ok()
         || IpAddr::from_str(name.trim_matches(['[', ']'])).is_ok();
     let is_local =

@@ -95,9 +95,9 @@ pub struct AdminSettings {
     /// Names and passwords for basic authentication; without any, tokens and limits are open to
     /// whoever reaches the listener.
     pub accounts: BTreeMap<String, String>,
-    /// The names under which it is reached, beside addresses and `localhost`; asked for only where
-    /// there are no accounts, as a page in a browser may give this address a name of its own: a list,
-    /// or in the environment a text with commas.
+    /// The names under which it is reached, beside addresses and `localhost`; asked for only where no
+    /// account is, as of `/metrics`, since a page in a browser may give this address a name of its own:
+    /// a list, or in the environment a text with commas.
     #[serde(deserialize_with = "texts::texts")]
     pub hosts: Vec<String>,
     /// Where tokens, limits and the audit are kept: `sqlite:` and a file, a Redis URL, or
