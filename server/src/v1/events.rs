@@ -220,7 +220,8 @@ fn changed(path: &EventPath, changed: ChangeOutcome) -> Result<Timestamp> {
 
 /// Reschedules or updates an event that waits
 ///
-/// The change of both is made in two steps, the payload first.
+/// The change of both is made in two steps, the payload first; a problem of the second says that the
+/// first was made.
 #[utoipa::path(
     patch, path = "/v1/{namespace}/queues/{queue}/events/{id}", operation_id = "changeEvent",
     tag = "events", params(EventPath), request_body = EventChange,
@@ -246,7 +247,13 @@ pub(super) async fn change(
         due = Some(changed(&path, Pool::update(&handle, id, &body).await?)?);
     }
     if let Some(when) = when {
-        due = Some(changed(&path, handle.reschedule(id, when).await?)?);
+        let rescheduled = handle.reschedule(id, when).await;
+        let rescheduled = rescheduled.map_err(Problem::from);
+        let rescheduled = rescheduled.and_then(|it| changed(&path, it));
+        due = Some(rescheduled.map_err(|problem| match due {
+            Some(_) => problem.after("the payload is changed, the due time is not"),
+            None => problem,
+        })?);
     }
     let due = due.ok_or_else(|| {
         Problem::invalid("nothing to change; give delay_ms, due_ms, payload or payload_base64")

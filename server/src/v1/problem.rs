@@ -79,6 +79,14 @@ impl Problem {
         }
     }
 
+    /// Says first what was done before it.
+    pub(super) fn after(self, done: &str) -> Self {
+        Self {
+            detail: format!("{done}: {}", self.detail),
+            ..self
+        }
+    }
+
     /// The server stops.
     pub(super) fn stopping() -> Self {
         let text = "the server stops; send the request to another";
