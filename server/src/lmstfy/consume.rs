@@ -11,7 +11,7 @@ use super::check::{Call, refused};
 use super::delivered::{self, Undelivered};
 use super::job::JobView;
 use super::params::Params;
-use super::{ApiError, Result};
+use super::{ApiError, Result, dead};
 use crate::http::reply;
 use crate::metrics;
 
@@ -64,12 +64,15 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
             "no job available".to_owned(),
         ));
     }
-    let now = call.pool.now();
-    let views = jobs
-        .jobs()
-        .iter()
-        .map(|job| JobView::leased(namespace, job, now));
-    let mut views: Vec<JobView> = views.collect();
+    let (now, prefix) = (call.pool.now(), format!("{namespace}."));
+    let mut views = Vec::new();
+    for job in jobs.jobs() {
+        let queue = job.queue().as_str();
+        let queue = queue.strip_prefix(&prefix).unwrap_or(queue);
+        let headers = job.event().headers();
+        let known = dead::known_id(call, queue, job.id(), headers).await?;
+        views.push(JobView::leased(namespace, job, known, now));
+    }
     metrics::consumed(&call.labels(), jobs.jobs(), count > 1, now);
     let text = match count {
         1 => reply::json_text(&views.pop()),

@@ -99,7 +99,10 @@ pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
         for id in head {
             // Its headers alone: this server may lack the key of its payload.
             let found = queue.get(id).await?.and_then(|found| found.body);
-            shown = found.map_or(shown, |event| job::shown(id, &event.headers));
+            if let Some(event) = found {
+                let known = known_id(call, &call.route.queue, id, &event.headers).await?;
+                shown = job::shown(known, &event.headers);
+            }
         }
         Ok::<_, ApiError>((size, shown))
     };
@@ -285,7 +288,7 @@ async fn with_note(
     let Some(job) = job.filter(|job| job.state == State::Dead) else {
         return Ok(None);
     };
-    let known = job::shown_id(job.id, &job.headers);
+    let known = known_id(call, &call.route.queue, job.id, &job.headers).await?;
     let successor = job_id::after(job.id, job.pushed);
     let note = match respawned(call, known).await?.first() {
         None => Note::Missing,
@@ -330,23 +333,37 @@ fn respawned_event(queue: &Queue<Body>, dead: &DeadJob, ttl_s: u32) -> EventBuil
 }
 
 fn key(call: &Call<'_>, known: EventId) -> String {
-    let route = &call.route;
-    format!(
-        "{}/{}/{}/{known}",
-        call.pool.name(),
-        route.namespace,
-        route.queue
-    )
+    key_of(call, &call.route.queue, known)
+}
+
+fn key_of(call: &Call<'_>, queue: &str, known: EventId) -> String {
+    let namespace = &call.route.namespace;
+    format!("{}/{namespace}/{queue}/{known}", call.pool.name())
+}
+
+/// Returns the id that clients know an event of a queue by: that of its mark, where there is a note
+/// that the event took the place of that job.
+pub(super) async fn known_id(
+    call: &Call<'_>,
+    queue: &str,
+    id: EventId,
+    headers: &[(String, String)],
+) -> Result<EventId> {
+    let Some(known) = job::marked(headers) else {
+        return Ok(id);
+    };
+    let noted = noted(call, &key_of(call, queue, known)).await?;
+    Ok(if noted.contains(&id) { known } else { id })
 }
 
 /// Returns the event that an id means now, if its job was respawned, and the one before it, if any:
 /// it is there until the other is pushed.
 pub(super) async fn respawned(call: &Call<'_>, known: EventId) -> Result<Vec<EventId>> {
-    let note = call
-        .app
-        .shared
-        .get(Table::Respawned, &key(call, known))
-        .await?;
+    noted(call, &key(call, known)).await
+}
+
+async fn noted(call: &Call<'_>, key: &str) -> Result<Vec<EventId>> {
+    let note = call.app.shared.get(Table::Respawned, key).await?;
     Ok(note
         .as_deref()
         .map(respawn_notes::events_of)

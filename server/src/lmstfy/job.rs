@@ -37,7 +37,12 @@ pub(super) struct JobView {
 
 impl JobView {
     /// A job that was consumed.
-    pub(super) fn leased(namespace: &str, leased: &Leased<EncodedPayload>, now: Timestamp) -> Self {
+    pub(super) fn leased(
+        namespace: &str,
+        leased: &Leased<EncodedPayload>,
+        known: EventId,
+        now: Timestamp,
+    ) -> Self {
         let event = leased.event();
         let queue = leased.queue().as_str();
         let queue = queue
@@ -48,8 +53,8 @@ impl JobView {
         Self {
             attributes: attributes(headers),
             data: Some(STANDARD.encode(&event.payload.bytes)),
-            elapsed_ms: elapsed_ms(shown_id(leased.id(), headers), pushed, now),
-            job_id: shown(leased.id(), headers),
+            elapsed_ms: elapsed_ms(known, pushed, now),
+            job_id: shown(known, headers),
             msg: Some("new job"),
             namespace: namespace.to_owned(),
             queue: queue.unwrap_or_default().to_owned(),
@@ -59,7 +64,12 @@ impl JobView {
     }
 
     /// A job that was looked at.
-    pub(super) fn found(call: &Call<'_>, job: &FoundJob, remain_tries: u16) -> Self {
+    pub(super) fn found(
+        call: &Call<'_>,
+        job: &FoundJob,
+        known: EventId,
+        remain_tries: u16,
+    ) -> Self {
         let now = call.pool.now();
         let expires = job
             .expires
@@ -67,8 +77,8 @@ impl JobView {
         Self {
             attributes: attributes(&job.headers),
             data: Some(STANDARD.encode(&job.body)),
-            elapsed_ms: elapsed_ms(shown_id(job.id, &job.headers), None, now),
-            job_id: shown(job.id, &job.headers),
+            elapsed_ms: elapsed_ms(known, None, now),
+            job_id: shown(known, &job.headers),
             msg: None,
             namespace: call.route.namespace.clone(),
             queue: call.route.queue.clone(),
@@ -83,17 +93,16 @@ fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     found.map(|(_, value)| value.as_str())
 }
 
-/// Returns the id that clients know a job by.
-pub(super) fn shown_id(id: EventId, headers: &[(String, String)]) -> EventId {
-    header(headers, ID_MARK)
-        .and_then(|id| id.parse().ok())
-        .unwrap_or(id)
+/// Returns the id that the mark of an event says clients know it by; whoever pushes to the store may
+/// write one.
+pub(super) fn marked(headers: &[(String, String)]) -> Option<EventId> {
+    header(headers, ID_MARK).and_then(|id| id.parse().ok())
 }
 
-/// Returns the text of that id.
-pub(super) fn shown(id: EventId, headers: &[(String, String)]) -> String {
+/// Returns the text of the id that clients know a job by.
+pub(super) fn shown(known: EventId, headers: &[(String, String)]) -> String {
     let is_versioned = header(headers, VERSION_MARK).is_some();
-    job_id::text(shown_id(id, headers), is_versioned)
+    job_id::text(known, is_versioned)
 }
 
 /// Returns the milliseconds since a job was published.

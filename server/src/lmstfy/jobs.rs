@@ -28,7 +28,8 @@ pub(super) async fn get(call: &Call<'_>, id: &str) -> Result<Response> {
         }
     }
     let job = found.ok_or_else(none)?;
-    call.large(&JobView::found(call, &job, 0)).await
+    let known = dead::known_id(call, &call.route.queue, job.id, &job.headers).await?;
+    call.large(&JobView::found(call, &job, known, 0)).await
 }
 
 /// Acknowledges or recalls a job. What is unknown, or of another queue, is no error.
@@ -107,7 +108,8 @@ pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
     let Some(job) = call.step(call.pool.head(&queue)).await? else {
         return Err(ApiError::not_found("the queue is empty"));
     };
-    let view = JobView::found(call, &job, job.attempts_left);
+    let known = dead::known_id(call, &call.route.queue, job.id, &job.headers).await?;
+    let view = JobView::found(call, &job, known, job.attempts_left);
     call.large(&view).await
 }
 

@@ -272,3 +272,41 @@ async fn a_dead_job_whose_ttl_is_over_is_respawned_and_not_revived() {
     let job = world.consume("/api/ns/q?ttr=60").await;
     assert_eq!((&job["job_id"], data(&job)), (&json!(id), b"body".to_vec()));
 }
+
+/// What else pushes to the store may write any header; the mark of a respawned job is one of a note.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mark_of_no_respawn_is_no_name_of_a_job() {
+    let world = World::start(crate::world::Place::Redis).await;
+    let bus = Bus::builder().store_url(world.url()).publish_only();
+    let bus = bus.dynamic_queues().start().await.unwrap();
+    for (dies, tries) in [(false, 9), (true, 1)] {
+        let other = world.publish("/api/ns/q?delay=3600", "other").await;
+        let queue = bus.queue_to_push::<Value>("ns.q").unwrap();
+        let event = queue.event(json!(1)).attempts(tries);
+        let event = event.header("lmstfy-id", other.clone());
+        let id = event.push().await.unwrap().id().to_string();
+        let shown = if dies {
+            world.consume("/api/ns/q?timeout=10&ttr=0").await;
+            world.wait_for_dead("q", 1).await;
+            let dead = world.get("/api/ns/q/deadletter").await.is(200);
+            assert_eq!(dead["deadletter_head"], id);
+            world.put("/api/ns/q/deadletter", "").await.is(200);
+            world.get(&format!("/api/ns/q/job/{id}")).await.is(200)
+        } else {
+            world.wait_for_size("q", 1).await;
+            let peeked = world.get("/api/ns/q/peek").await.is(200);
+            assert_eq!(peeked["job_id"], id);
+            let found = world.get(&format!("/api/ns/q/job/{id}")).await.is(200);
+            assert_eq!(found["job_id"], id);
+            world.consume("/api/ns/q?timeout=10&ttr=60").await
+        };
+        assert_eq!(shown["job_id"], id);
+        world.delete(&format!("/api/ns/q/job/{id}")).await.is(204);
+        assert_eq!(world.size("q").await, 0);
+        // The other one is as it was.
+        let path = format!("/api/ns/q/job/{other}");
+        assert_eq!(world.get(&path).await.is(200)["data"], data("other"));
+        world.delete(&path).await.is(204);
+    }
+    bus.shutdown(Duration::from_secs(1)).await.unwrap();
+}
