@@ -177,3 +177,24 @@ func TestAProgramIsFoundFromHere(t *testing.T) {
 	t.Setenv("DULY_PROGRAM", must[string](t)(filepath.Rel(here, path)))
 	dulytest.Start(t).Client()
 }
+
+func TestAServerHasNoSettingOfTheEnvironment(t *testing.T) {
+	for _, store := range []string{"memory:", "sqlite:jobs.db"} {
+		t.Run(store, func(t *testing.T) {
+			folder := t.TempDir()
+			if err := os.WriteFile(folder+"/duly.toml", []byte("no settings"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("DULY_SERVER__OUTBOX__URL", "sqlite:"+folder+"/outbox.db")
+			t.Setenv("DULY_SERVER__ADMIN__ACCOUNTS__ANN", "secret")
+			t.Setenv("DULY_SERVER__POOLS__OTHER__URL", "sqlite:"+folder+"/other.db")
+			t.Setenv("duly_server__admin__state", "sqlite:"+folder+"/state.db")
+			t.Setenv("DULY__RECORDS__JOURNAL", "sqlite:"+folder+"/records.db")
+			t.Setenv("DULY_CONFIG", folder+"/duly.toml")
+			dulytest.StartOn(t, store).Client()
+			if found := must[[]os.DirEntry](t)(os.ReadDir(folder)); len(found) != 1 {
+				t.Fatal(found)
+			}
+		})
+	}
+}

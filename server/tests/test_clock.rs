@@ -345,3 +345,29 @@ async fn a_manual_clock_is_refused_with_a_shared_state_that_lasts() {
     let error = duly_server::Server::start(settings).await.unwrap_err();
     assert!(error.to_string().contains("admin.state"), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manual_clock_is_refused_with_an_outbox_whichever_way_it_is_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("shop.db");
+    let url = format!("sqlite:{}", file.display());
+    let text = format!(
+        "clock = 'manual'\n[api]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'\n\
+         [pools.default]\nurl = 'memory:'\n[outbox]\nurl = '{url}'"
+    );
+    let settings = duly_server::Settings::from_toml(&text).unwrap();
+    let error = duly_server::Server::start(settings).await.unwrap_err();
+    assert!(error.to_string().contains("outbox.url"), "{error}");
+    for (variable, flag) in [(Some(&url), None), (None, Some(&url))] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_duly"));
+        command.args(["serve", "--store", "memory:", "--clock", "manual"]);
+        command.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
+        command.args(flag.iter().flat_map(|url| ["--outbox", url]));
+        command.envs(variable.map(|url| ("DULY_SERVER__OUTBOX__URL", url)));
+        let ended = command.stdin(Stdio::null()).output().unwrap();
+        let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success(), "{text}");
+        assert!(text.contains("outbox.url"), "{text}");
+    }
+    assert!(!file.exists(), "nothing was opened");
+}

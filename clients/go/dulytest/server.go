@@ -73,7 +73,7 @@ func (s *Server) Restart() {
 	}
 	process := exec.Command(program, arguments...)
 	process.Dir = s.folder
-	process.Env = append(os.Environ(), "DULY_SERVER__LOG__FORMAT=json", "DULY_SERVER__LOG__ACCESS=false")
+	process.Env = append(environment(), "DULY_SERVER__LOG__FORMAT=json", "DULY_SERVER__LOG__ACCESS=false")
 	process.Stderr = os.Stderr
 	output, err := process.StdoutPipe()
 	if err == nil {
@@ -98,6 +98,18 @@ func (s *Server) Restart() {
 	s.URL, s.AdminURL = found["api"], found["admin"]
 	// A pipe that nobody reads would block the server.
 	go func() { _, _ = io.Copy(io.Discard, lines) }()
+}
+
+// environment returns the environment without the settings of a real server, which name a real store
+// or outbox.
+func environment() []string {
+	var others []string
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(strings.ToUpper(variable), "DULY_") {
+			others = append(others, variable)
+		}
+	}
+	return others
 }
 
 // Kill kills it, as by kill -9.

@@ -90,6 +90,26 @@ def test_a_program_is_found_from_here_or_on_the_path(
         pass
 
 
+@pytest.mark.parametrize("store", ["memory:", "sqlite:jobs.db"])
+def test_a_server_has_no_setting_of_the_environment(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox = tmp_path / "outbox.db"
+    (tmp_path / "duly.toml").write_text("no settings")
+    for name, value in {
+        "DULY_SERVER__OUTBOX__URL": f"sqlite:{outbox}",
+        "DULY_SERVER__ADMIN__ACCOUNTS__ANN": "secret",
+        "DULY_SERVER__POOLS__OTHER__URL": f"sqlite:{tmp_path / 'other.db'}",
+        "duly_server__admin__state": f"sqlite:{tmp_path / 'state.db'}",
+        "DULY__RECORDS__JOURNAL": f"sqlite:{tmp_path / 'records.db'}",
+        "DULY_CONFIG": str(tmp_path / "duly.toml"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    with TestServer(store) as server, server.client() as client:
+        assert client.push("q", 1).id
+    assert [path.name for path in tmp_path.iterdir()] == ["duly.toml"]
+
+
 @pytest.mark.parametrize("namespace", ["a/b", "no name"])
 def test_a_server_that_has_no_token_to_start_with_is_ended(
     namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -67,7 +67,7 @@ export class TestServer implements AsyncDisposable {
     const clock = this.store === "memory:" ? ["--clock", "manual"] : [];
     const started = spawn(this.#program, ["serve", "--store", this.store, ...listeners, ...clock], {
       cwd: this.folder,
-      env: { ...process.env, DULY_SERVER__LOG__FORMAT: "json", DULY_SERVER__LOG__ACCESS: "false" },
+      env: { ...environment(), DULY_SERVER__LOG__FORMAT: "json", DULY_SERVER__LOG__ACCESS: "false" },
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.#process = started;
@@ -156,6 +156,12 @@ export class TestServer implements AsyncDisposable {
     if (!response.ok) throw new UsageError(`${path}: ${response.status} ${text}`);
     return JSON.parse(text) as R;
   }
+}
+
+/** Returns the environment without the settings of a real server, which name a real store or outbox. */
+function environment(): NodeJS.ProcessEnv {
+  const isOther = ([name]: [string, unknown]): boolean => !name.toUpperCase().startsWith("DULY_");
+  return Object.fromEntries(Object.entries(process.env).filter(isOther));
 }
 
 function listenerOf(line: string): [string, string] | undefined {

@@ -1,7 +1,7 @@
 /** What a worker and a server for tests leave behind: nothing. */
 
 import { EventEmitter, getEventListeners } from "node:events";
-import { mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, readdir, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 
@@ -95,6 +95,28 @@ test("a program is found from here", async () => {
   const { program, started } = await noted();
   await using server = await TestServer.start({ program: relative(".", program) });
   expect((await started()).folder).toBe(server.folder);
+});
+
+test.for(["memory:", "sqlite:jobs.db"])("a server on %s has no setting of the environment", async (store) => {
+  const folder = await mkdtemp(join(tmpdir(), "duly-test-"));
+  await writeFile(join(folder, "duly.toml"), "no settings");
+  const settings = {
+    DULY_SERVER__OUTBOX__URL: `sqlite:${folder}/outbox.db`,
+    DULY_SERVER__ADMIN__ACCOUNTS__ANN: "secret",
+    DULY_SERVER__POOLS__OTHER__URL: `sqlite:${folder}/other.db`,
+    duly_server__admin__state: `sqlite:${folder}/state.db`,
+    DULY__RECORDS__JOURNAL: `sqlite:${folder}/records.db`,
+    DULY_CONFIG: `${folder}/duly.toml`,
+  };
+  for (const [name, value] of Object.entries(settings)) vi.stubEnv(name, value);
+  try {
+    await using server = await TestServer.start({ store });
+    const client = await server.client();
+    expect(await client.push("q", 1)).toBeDefined();
+  } finally {
+    vi.unstubAllEnvs();
+  }
+  expect(await readdir(folder)).toEqual(["duly.toml"]);
 });
 
 test("a program that is none does not start a server", async () => {

@@ -289,8 +289,8 @@ pub(crate) const DEFAULT_POOL: &str = "default";
 const DEFAULT_STORE: &str = "sqlite:duly.db";
 
 impl Settings {
-    /// Returns why a manual clock may not be used with these stores, if so: what it makes of time
-    /// must not outlive it.
+    /// Returns why a manual clock may not be used with these settings, if so: what it makes of time
+    /// must not outlive it, and what lasts must not get lost in it.
     pub(crate) fn clock_refusal(
         &self,
         pools: &BTreeMap<String, String>,
@@ -312,6 +312,12 @@ impl Settings {
         if lasts(state_url) {
             return Some(format!(
                 "the clock is manual, and `admin.state` is not in memory; {right}"
+            ));
+        }
+        if self.outbox.url.is_some() {
+            return Some(format!(
+                "the clock is manual, and `outbox.url` is a database whose events would be moved \
+                 to a store in memory, and be lost; unset it, {right}"
             ));
         }
         let journal = library.records.journal.as_deref();

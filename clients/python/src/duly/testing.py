@@ -80,7 +80,8 @@ class TestServer:
         command += ["--listen", listen, "--admin-listen", admin]
         if self.is_manual:
             command += ["--clock", "manual"]
-        environment = dict(os.environ)
+        # Its settings are these alone: a variable of a real server names a real store or outbox.
+        environment = {n: v for n, v in os.environ.items() if not n.upper().startswith("DULY_")}
         environment.update(DULY_SERVER__LOG__FORMAT="json", DULY_SERVER__LOG__ACCESS="false")
         self._process = subprocess.Popen(  # noqa: S603 - the program under test
             command,
