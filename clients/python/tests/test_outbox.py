@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Iterator
 from dataclasses import fields
@@ -13,10 +14,11 @@ from zoneinfo import ZoneInfo
 import psycopg
 import pytest
 import sqlalchemy
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from duly import NewEvent, UsageError, outbox
-from duly.testing import TestServer
+from duly.testing import TestServer, program
 
 from .postgres import outbox_database
 
@@ -73,6 +75,55 @@ def test_sqlalchemy_does_the_same(address: str) -> None:
     assert [tuple(row) for row in rows] == [("shop.close", {"order": 7}, True, "5")]
 
 
+async def push_in_a_session(address: str) -> list[str]:
+    async def connected() -> psycopg.AsyncConnection:
+        return await psycopg.AsyncConnection.connect(address)
+
+    engine = create_async_engine("postgresql+psycopg://", async_creator=connected)
+    try:
+        async with AsyncSession(engine) as session:
+            await session.execute(sqlalchemy.text("truncate duly_outbox"))
+            for queue in ("first", "second"):
+                pushed = await session.run_sync(
+                    outbox.push_sqlalchemy, queue, 1, namespace="shop", delay=1_800
+                )
+                assert pushed is not None
+            with pytest.raises(UsageError, match="run_sync"):
+                outbox.push_sqlalchemy(session, "never", 2, namespace="shop")
+            await session.commit()
+            await session.run_sync(outbox.push_sqlalchemy, "undone", 3, namespace="shop")
+            await session.rollback()
+        async with engine.begin() as connection:
+            await connection.run_sync(outbox.push_sqlalchemy, "third", 4, namespace="shop")
+        async with engine.connect() as connection:
+            found = await connection.execute(
+                sqlalchemy.text("select queue from duly_outbox order by n")
+            )
+            return [queue for (queue,) in found]
+    finally:
+        await engine.dispose()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_session_of_asyncio_does_the_same_and_is_told_how(address: str) -> None:
+    assert asyncio.run(push_in_a_session(address)) == ["shop.first", "shop.second", "shop.third"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_cursor_of_asyncio_is_told_how(address: str) -> None:
+    async def pushed() -> list[str]:
+        connection = await psycopg.AsyncConnection.connect(address)
+        async with connection, connection.cursor() as cursor:
+            await cursor.execute("truncate duly_outbox")
+            with pytest.raises(UsageError, match="yourself"):
+                outbox.push(cursor, "never", 1, namespace="shop")
+            await cursor.execute(outbox.SQL, outbox.arguments("shop", "close", 2, 0.0, {}))
+            await cursor.execute("select queue from duly_outbox")
+            return [queue for (queue,) in await cursor.fetchall()]
+
+    assert asyncio.run(pushed()) == ["shop.close"]
+
+
 def fail_in_a_savepoint(session: Session) -> None:
     with session.begin_nested():
         outbox.push_sqlalchemy(session, "undone", 2, namespace="shop")
@@ -109,7 +160,11 @@ def test_an_option_that_is_none_is_none_at_all(
     address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = address.split()[0].removeprefix("host=").replace("/", "%2F")
-    monkeypatch.setenv("DULY_SERVER__OUTBOX__URL", f"postgres://postgres@{folder}/postgres")
+    url = f"postgres://postgres@{folder}/postgres"
+    script = tmp_path / "duly"
+    script.write_text(f'#!/bin/sh\nexec {program()} "$@" --outbox {url}\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("DULY_PROGRAM", str(script))
     options = [field.name for field in fields(NewEvent) if field.name not in ("payload", "delay")]
     with psycopg.connect(address) as connection, connection.cursor() as cursor:
         cursor.execute("truncate duly_outbox")

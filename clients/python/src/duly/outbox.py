@@ -7,8 +7,10 @@ events to the store.
 from __future__ import annotations
 
 import json
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
+from .errors import UsageError
 from .payloads import encode
 from .protocol import checked_name
 from .spans import Span, span_ms
@@ -60,13 +62,15 @@ def push(
     The options are those of `duly_push`: `key`, `unique`, `attempts`, `headers` and others. Returns
     the id of the event, if neither a key nor a unique key decides on it.
     """
-    cursor.execute(SQL, arguments(namespace, queue, payload, delay, options))
+    executed = cursor.execute(SQL, arguments(namespace, queue, payload, delay, options))
+    _check_done(executed, "await cursor.execute(outbox.SQL, outbox.arguments(...)) yourself")
     row = cursor.fetchone()
     return None if row is None or row[0] is None else str(row[0])
 
 
 def push_sqlalchemy(
     connection: Any,
+    /,
     queue: str,
     payload: object,
     *,
@@ -74,7 +78,10 @@ def push_sqlalchemy(
     delay: Span = 0.0,
     **options: Any,
 ) -> str | None:
-    """As `push`, in the transaction of a connection or a session of SQLAlchemy."""
+    """As `push`, in the transaction of a connection or a session of SQLAlchemy.
+
+    With one of asyncio: `await session.run_sync(outbox.push_sqlalchemy, queue, payload, ...)`.
+    """
     from sqlalchemy import text  # type: ignore[import-not-found, unused-ignore]
 
     names = ("queue", "payload", "delay", "options")
@@ -83,5 +90,14 @@ def push_sqlalchemy(
         "select duly_push("
         ":queue, cast(:payload as json), cast(:delay as interval), cast(:options as json))"
     )
-    pushed = connection.execute(sql, dict(zip(names, values, strict=True))).scalar()
+    executed = connection.execute(sql, dict(zip(names, values, strict=True)))
+    _check_done(executed, "await session.run_sync(outbox.push_sqlalchemy, queue, payload, ...)")
+    pushed = executed.scalar()
     return None if pushed is None else str(pushed)
+
+
+def _check_done(executed: object, advice: str) -> None:
+    """Refuses a cursor or a session of asyncio, which has executed nothing yet."""
+    if isinstance(executed, Coroutine):
+        executed.close()  # or it warns that nobody has awaited it
+        raise UsageError(f"this is one of asyncio, and nothing was pushed; {advice}")
