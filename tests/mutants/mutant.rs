@@ -34,68 +34,63 @@ pub(crate) struct Masked {
     pub(crate) edits: &'static [Edit],
 }
 
-/// The promises of `src/docs/delivery.md` in their order, and those that stand in other guides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Promise {
-    Accepted = 1,
-    NeverEarly,
-    Cancel,
-    Attempts,
-    Records,
-    Full,
-    Apart,
-    Stopping,
-    LostWorkers,
-    Ids,
-    Doubt,
-    Pulled,
+/// The promises, their names, and all of them.
+macro_rules! promises {
+    ($($(#[$docs:meta])* $promise:ident: $name:literal,)+) => {
+        /// The promises of `src/docs/delivery.md` in their order, and those that stand in other guides.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Promise {
+            $($(#[$docs])* $promise,)+
+        }
+
+        impl Promise {
+            pub(crate) const ALL: &[(Self, &str)] = &[$((Self::$promise, $name),)+];
+        }
+    };
+}
+
+promises! {
+    Accepted: "accepted",
+    NeverEarly: "never early",
+    Cancel: "the truth about a cancel",
+    Attempts: "bounded attempts",
+    Records: "records",
+    Full: "full is not lost",
+    Apart: "queues apart",
+    Stopping: "stopping",
+    LostWorkers: "lost workers",
+    Ids: "ids",
+    Doubt: "doubt",
+    Pulled: "pulled events",
     /// An event starts when it is due, where there is a free worker.
-    Punctual,
+    Punctual: "seldom late",
     /// What an operator sets of a queue, or does to dead letters, is as he said.
-    Controls,
+    Controls: "an operator's word",
     /// An explanation of an event is true.
-    Explained,
+    Explained: "a true explanation",
     /// A payload is read by its handler, and by nobody who lacks its key.
-    Payloads,
+    Payloads: "payloads",
     /// Spans, lines of the log and the trace that an event carries are as the guide says.
-    Traced,
+    Traced: "followed on its way",
     /// What metrics tell is so.
-    Metrics,
+    Metrics: "true metrics",
     /// An event of a transaction exists if and only if that commits, and its effect happens once.
-    InTransaction,
+    InTransaction: "in your transaction",
     /// A server goes on under strain, and one of its tenants does another no harm.
-    Served,
+    Served: "a server under strain",
     /// Each instant of a schedule is one event.
-    Occurrences,
+    Occurrences: "schedules",
 }
 
 impl Promise {
-    /// Its number in the guide, if it has one, and its name.
+    /// Its number in the guide on delivery, if it has one, and its name.
     pub(crate) fn title(self) -> String {
-        let name = match self {
-            Self::Accepted => "accepted",
-            Self::NeverEarly => "never early",
-            Self::Cancel => "the truth about a cancel",
-            Self::Attempts => "bounded attempts",
-            Self::Records => "records",
-            Self::Full => "full is not lost",
-            Self::Apart => "queues apart",
-            Self::Stopping => "stopping",
-            Self::LostWorkers => "lost workers",
-            Self::Ids => "ids",
-            Self::Doubt => "doubt",
-            Self::Pulled => "pulled events",
-            Self::Punctual => return "seldom late".to_owned(),
-            Self::Controls => return "an operator's word".to_owned(),
-            Self::Explained => return "a true explanation".to_owned(),
-            Self::Payloads => return "payloads".to_owned(),
-            Self::Traced => return "followed on its way".to_owned(),
-            Self::Metrics => return "true metrics".to_owned(),
-            Self::InTransaction => return "in your transaction".to_owned(),
-            Self::Served => return "a server under strain".to_owned(),
-            Self::Occurrences => return "schedules".to_owned(),
-        };
-        format!("{} {name}", self as u8)
+        let (_, name) = Self::ALL[self as usize];
+        if self <= Self::Pulled {
+            format!("{} {name}", self as usize + 1)
+        } else {
+            name.to_owned()
+        }
     }
 }
 
