@@ -1,9 +1,9 @@
 //! The sampler: a picture of all queues in memory, which a bounded number of questions keeps
 //! current while somebody looks.
 //!
-//! Pages of many queues are rendered from the picture, so that a visitor more costs the store
-//! nothing but one question, of what is set of queues. It is taken only while somebody looks, and for a minute longer: a dashboard that nobody
-//! opens asks nothing. The minutes before are in the records.
+//! Pages of many queues are rendered from the picture, so that a visitor more costs the store one
+//! question: what is set of queues. It is taken only while somebody looks, and for a minute longer: a
+//! dashboard that nobody opens asks nothing. The minutes before are in the records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -242,3 +242,25 @@ async fn a_token_with_a_limit_of_pushes_runs_no_schedule_in_the_dashboard() {
     }
     world.server.stop().await;
 }
+
+/// What is set over HTTP is on the next page, and on that of an event.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_over_http_is_on_every_page_at_once() {
+    let world = World::start(Place::Embedded).await;
+    let tenant = Tenant(&world, world.token.clone());
+    let id = world.publish("/api/ns/mail?delay=3600", "{}").await;
+    let event = format!("/queues/ns.mail/events/{id}?explain=1");
+    for _ in 0..3 {
+        for is_paused in [true, false] {
+            let set = json!({"paused": is_paused});
+            let set = tenant.send(Method::PATCH, "/v1/ns/queues/mail", &set).await;
+            set.is(204);
+            for path in ["/", "/queues", "/queues/ns.mail", &event] {
+                let page = visit_at(&world, "/dashboard", Method::GET, path, None, &[]).await;
+                let says = page.text.to_lowercase().contains("paused");
+                assert_eq!(says, is_paused, "{path}: {}", page.text);
+            }
+        }
+    }
+    world.server.stop().await;
+}
