@@ -174,6 +174,13 @@ impl Browser {
         self.page.perform_actions(keys).await.expect("keys");
     }
 
+    /// Types a text into a field.
+    pub(super) async fn types(&self, field: &str, text: &str) {
+        let field = self.page.wait().for_element(Locator::Css(field)).await;
+        let field = field.expect("a field");
+        field.send_keys(text).await.expect("keys");
+    }
+
     pub(super) async fn goto(&self, url: &str) {
         self.page.goto(url).await.expect("a page");
     }

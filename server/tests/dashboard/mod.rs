@@ -7,3 +7,4 @@ mod browser;
 mod demo;
 mod login;
 mod pools;
+mod walk;

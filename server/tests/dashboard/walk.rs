@@ -1,0 +1,120 @@
+//! What an operator is asked most, by a telephone: each is found from the first page by what is seen.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::browser::Browser;
+use crate::test_clock::advance;
+use crate::world::{Reply, World};
+
+const HOUR_MS: u64 = 3_600_000;
+
+async fn send(world: &World, method: Method, path: &str, body: &Value) -> Reply {
+    let request = world.request(method, path);
+    let request = request.header("Content-Type", "application/json");
+    crate::world::reply(request.body(body.to_string())).await
+}
+
+/// A store on which three jobs were done yesterday, one queue is paused, and customers wait.
+async fn world() -> World {
+    let world = World::start_manual().await;
+    for _ in 0..3 {
+        world.publish("/api/ns/mail", "{}").await;
+        let job = world.consume("/api/ns/mail?timeout=5").await;
+        let id = job["job_id"].as_str().expect("an id");
+        let done = world.delete(&format!("/api/ns/mail/job/{id}")).await;
+        done.is(204);
+    }
+    advance(&world, json!({"by_ms": 30 * HOUR_MS})).await;
+    for queue in ["mail", "reminders"] {
+        for customer in [41, 42, 421] {
+            let event = json!({"payload": {"customer": customer}, "delay_ms": HOUR_MS,
+                               "key": format!("customer:{customer}")});
+            let path = format!("/v1/ns/queues/{queue}/events");
+            let events = json!({"events": [event]});
+            let pushed = send(&world, Method::POST, &path, &events).await;
+            pushed.is(201);
+        }
+    }
+    let pause = json!({"paused": true});
+    let paused = send(&world, Method::PATCH, "/v1/ns/queues/reminders", &pause).await;
+    paused.is(204);
+    world
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_with_a_telephone_finds_what_is_asked() {
+    let world = world().await;
+    let browser = Browser::start().await;
+    browser.looks("light", 390, 844).await;
+    let first = format!("http://{}/dashboard/", world.server.admin_address());
+    browser.goto(&first).await;
+
+    // Who paused the queue.
+    browser.sees("ns.reminders is paused").await;
+    browser
+        .press("//li[contains(., 'reminders is paused')]", "Open queue")
+        .await;
+    browser.sees("No handler of it starts").await;
+    browser.press("//main", "Who paused it").await;
+    browser.sees("queue paused").await;
+    let line = browser
+        .run("return document.querySelector('main tbody tr').textContent")
+        .await;
+    let line = line.as_str().expect("a line");
+    assert!(line.contains("sha256~"), "the handle of a token: {line}");
+    assert!(line.contains("ns.reminders"), "{line}");
+
+    // The throughput of yesterday, and what was done then.
+    browser.press("//nav", "History").await;
+    browser.sees("All queues").await;
+    assert_eq!(total(&browser, "Done").await, "0");
+    browser.press("//main", "Earlier").await;
+    browser.sees("Peak").await;
+    assert_eq!(total(&browser, "Done").await, "3");
+    browser
+        .press("//dt[.='Peak']/following-sibling::dd", "")
+        .await;
+    browser.sees("Succeeded").await;
+
+    // The event of customer 42, while it waits.
+    browser.types("header #find", "customer:42\n").await;
+    browser.sees("Cancel those that match").await;
+    let keys = "return [...document.querySelectorAll('td[data-label=Key]')]\
+                .map(it => it.textContent).join()";
+    assert_eq!(browser.run(keys).await, "customer:42,customer:42");
+    browser.press("//tbody/tr[1]/th", "").await;
+    browser.sees("customer:42").await;
+    browser.sees("Due").await;
+    browser.page.back().await.expect("the page before");
+
+    // All of the customer are cancelled, and nothing of another.
+    browser.press("//main", "Cancel those that match").await;
+    browser.sees("2 events match.").await;
+    let focus = "return document.activeElement.id";
+    assert_eq!(
+        browser.run(focus).await,
+        "question",
+        "it is read out at once"
+    );
+    browser.press("//main//form", "Cancel").await;
+    browser.sees("2 so far, done").await;
+    for queue in ["mail", "reminders"] {
+        let path = format!("/v1/ns/queues/{queue}");
+        let left = send(&world, Method::GET, &path, &Value::Null).await.is(200);
+        assert_eq!(left["scheduled"], 2, "{left}");
+    }
+    browser.close().await;
+    world.server.stop().await;
+}
+
+/// Returns a total of the page.
+async fn total(browser: &Browser, name: &str) -> String {
+    let script = format!(
+        "return [...document.querySelectorAll('.totals div')]\
+         .find(it => it.querySelector('dt').textContent === '{name}')\
+         .querySelector('dd').textContent"
+    );
+    let total = browser.run(&script).await;
+    total.as_str().expect("a text").to_owned()
+}
