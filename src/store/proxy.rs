@@ -22,32 +22,39 @@ use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
 use crate::store::records::RecordTable;
 use crate::time::{Clock, Mono, SystemClock};
 
-/// The calls that are no operation.
-#[derive(Clone, Copy, Debug)]
-enum Call {
-    PollMembers,
-    Controls,
-    Set,
-    Buckets,
-    Starting,
-    Outboxes,
-    ReadOutbox,
-    TrimOutbox,
+macro_rules! calls {
+    ($($call:ident = $name:literal,)+) => {
+        /// The calls that are no operation.
+        #[derive(Clone, Copy, Debug)]
+        enum Call {
+            $($call,)+
+        }
+
+        impl Call {
+            /// Their names in metrics, by variant.
+            const METRICS: &[&str] = &[$($name,)+];
+        }
+    };
+}
+
+calls! {
+    PollMembers = "poll_members",
+    Controls = "controls",
+    ControlOf = "control_of",
+    Set = "set",
+    Buckets = "buckets",
+    BucketsOf = "buckets_of",
+    Starting = "starting",
+    EraseRecords = "erase_records",
+    CheckBucket = "check_bucket",
+    CheckStore = "check_store",
+    Close = "close",
+    Outboxes = "outboxes",
+    ReadOutbox = "read_outbox",
+    TrimOutbox = "trim_outbox",
 }
 
 impl Call {
-    /// Their names in metrics, by variant.
-    const METRICS: [&str; 8] = [
-        "poll_members",
-        "controls",
-        "set",
-        "buckets",
-        "starting",
-        "outboxes",
-        "read_outbox",
-        "trim_outbox",
-    ];
-
     /// Its place among all calls, behind the operations.
     fn place(self) -> usize {
         StoreOp::METRICS.len() + self as usize
@@ -85,7 +92,8 @@ struct InFlightCall {
 
 /// The names of all calls in metrics, by their places.
 fn names() -> impl Iterator<Item = &'static str> {
-    StoreOp::METRICS.into_iter().chain(Call::METRICS)
+    let others = Call::METRICS.iter().copied();
+    StoreOp::METRICS.into_iter().chain(others)
 }
 
 impl StoreProxy {
@@ -122,23 +130,21 @@ impl StoreProxy {
             .unwrap_or_else(|words| Err(panicked(&words)))
     }
 
-    /// A call that is not counted.
-    fn uncounted<T>(&self, call: impl FnOnce(&dyn Store) -> StoreFuture<T>) -> StoreFuture<T> {
-        self.caught(call)
-            .unwrap_or_else(|words| StoreFuture::ready(Err(panicked(&words))))
-    }
-
     /// Starts the timer before it makes the call.
     fn timed<T: Send + 'static>(
         &self,
         place: usize,
         call: impl FnOnce(&dyn Store) -> StoreFuture<T>,
     ) -> StoreFuture<T> {
+        let start = || {
+            self.caught(call)
+                .unwrap_or_else(|words| StoreFuture::ready(Err(panicked(&words))))
+        };
         let Some(meter) = &self.meter else {
-            return self.uncounted(call);
+            return start();
         };
         let since = meter.clock.mono();
-        let response = self.uncounted(call);
+        let response = start();
         if let Some(answered) = response.peek() {
             meter.ended(place, since, answered.as_ref().err().map(Error::kind));
             return response;
@@ -229,7 +235,7 @@ impl Store for StoreProxy {
     }
 
     fn control_of(&self, queue: &QueueName) -> StoreFuture<Option<Control>> {
-        self.uncounted(|near| near.control_of(queue))
+        self.timed(Call::ControlOf.place(), |near| near.control_of(queue))
     }
 
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
@@ -261,7 +267,7 @@ impl Store for StoreProxy {
     }
 
     fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
-        self.uncounted(|near| near.buckets_of(queue))
+        self.timed(Call::BucketsOf.place(), |near| near.buckets_of(queue))
     }
 
     fn watch(&self, watcher: Weak<dyn Watcher>) -> Result<()> {
@@ -283,15 +289,19 @@ impl Store for StoreProxy {
     }
 
     fn erase_records(&self, places: Vec<Cursor>) -> StoreFuture<bool> {
-        self.uncounted(|near| near.erase_records(places))
+        self.timed(Call::EraseRecords.place(), |near| {
+            near.erase_records(places)
+        })
     }
 
     fn check_bucket(&self, bucket: &BucketKey, task: CheckTask) -> StoreFuture<Vec<Damage>> {
-        self.uncounted(|near| near.check_bucket(bucket, task))
+        self.timed(Call::CheckBucket.place(), |near| {
+            near.check_bucket(bucket, task)
+        })
     }
 
     fn check_store(&self, task: CheckTask) -> StoreFuture<Vec<Damage>> {
-        self.uncounted(|near| near.check_store(task))
+        self.timed(Call::CheckStore.place(), |near| near.check_store(task))
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
@@ -319,7 +329,7 @@ impl Store for StoreProxy {
     }
 
     fn close(&self) -> StoreFuture<()> {
-        self.uncounted(|near| near.close())
+        self.timed(Call::Close.place(), |near| near.close())
     }
 }
 

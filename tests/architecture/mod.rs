@@ -13,6 +13,7 @@ mod impls;
 mod links;
 mod manners;
 mod names;
+mod proxy;
 mod rooms;
 mod scripts;
 
@@ -66,27 +67,6 @@ fn connections_to_redis_know_no_operation() {
 #[test]
 fn each_foreign_package_has_one_room() {
     expect_none(&rooms::packages_out_of_their_room(&project(&["src"])));
-}
-
-/// A method with a default would silently do something else if it were not passed on.
-#[test]
-fn the_store_around_a_store_passes_on_whatever_it_may_be_asked() {
-    let tree = Tree::read(root()).expect("the sources can be read");
-    let methods = |of: &str| {
-        let files = tree
-            .files
-            .iter()
-            .filter(|file| file.path.starts_with("src/store"));
-        let items = files.flat_map(|file| &file.parsed().expect("it is parsed").items);
-        let methods = items.filter_map(|item| match item.path.as_slice() {
-            [.., within, name] if within == of => Some(name.as_str()),
-            _ => None,
-        });
-        methods.collect::<BTreeSet<_>>()
-    };
-    let asked = methods("Store");
-    assert!(asked.contains("apply") && asked.contains("fallback_poll_every"));
-    assert_eq!(methods("<StoreProxy as Store>"), asked);
 }
 
 #[test]

@@ -45,6 +45,27 @@ async fn every_call_is_timed_by_its_operation() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn reads_of_one_queue_are_timed_as_well() {
+    let seen = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&seen);
+    let world = World::memory();
+    let way = Faulty::to(&world.store);
+    let probe = Probe::<u64>::new();
+    let (bus, queue) = world.serve_by(way.clone(), ORDERS, &probe).await;
+    let calls = |op| {
+        let name = format!("duly_store_call_seconds{{op={op}}}");
+        seen.values(&name).len()
+    };
+    let receipt = queue.push(1_u64, secs(60)).await.unwrap();
+    bus.explain(receipt.id()).await.unwrap();
+    bus.forecast("orders", secs(60), secs(60)).await.unwrap();
+    bus.erase("nobody").run().await.unwrap();
+    for op in ["control_of", "buckets_of", "erase_records"] {
+        assert!(calls(op) > 0, "{op}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_fails_is_counted_by_operation_and_kind() {
     let seen = Seen::default();
     let _guard = metrics::set_default_local_recorder(&seen);
