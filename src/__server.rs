@@ -130,6 +130,12 @@ pub mod schedules {
     }
 }
 
+/// The pace of bulk operations, and delays after failures.
+pub mod timing {
+    pub use crate::backoff::Backoff;
+    pub use crate::bus::pace::BulkPacer;
+}
+
 /// Limits of dead letters, and which of them a bulk operation is of.
 pub mod dead_letters {
     pub use crate::bus::dead_letters::died_before;

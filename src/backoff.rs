@@ -4,18 +4,21 @@ use std::time::Duration;
 
 /// A first delay, which doubles with each failure in a row up to a longest one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     first: Duration,
     longest: Duration,
 }
 
 impl Backoff {
-    pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
+    /// Creates delays from `first` to `longest`.
+    #[must_use]
+    pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest }
     }
 
     /// Returns the delay after so many failures in a row.
-    pub(crate) fn after(self, failures: u32) -> Duration {
+    #[must_use]
+    pub fn after(self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
         let delay = self.first.saturating_mul(2_u32.pow(doublings));
         delay.min(self.longest)
@@ -23,7 +26,8 @@ impl Backoff {
 
     /// Returns between half of the delay and all of it, so that many who failed at the same time do
     /// not try again at the same time.
-    pub(crate) fn jittered(self, failures: u32) -> Duration {
+    #[must_use]
+    pub fn jittered(self, failures: u32) -> Duration {
         self.after(failures).mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 }

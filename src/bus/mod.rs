@@ -24,7 +24,7 @@ mod names;
 mod open;
 pub(crate) mod own_queues;
 mod owner;
-mod pace;
+pub(crate) mod pace;
 mod payloads;
 mod program_audit;
 mod publish;

@@ -1,48 +1,38 @@
-//! The pace at which many events are changed.
+//! The wait of an operation on many events for its pace.
 
-use std::time::Duration;
-
+use duly_options::pace::BulkPace;
 use tokio::time::{Instant, sleep_until};
 
 use crate::core::op::BATCH_MAX;
 
-/// The most batches per second.
-const STRIDES: f64 = 10.0;
-
 /// The pace of many changes: without a rate, as fast as the store goes.
 #[derive(Debug)]
-pub(super) struct BulkPacer {
-    rate: Option<f64>,
-    /// When the next batch may begin.
-    next: Instant,
-}
+pub struct BulkPacer(BulkPace);
 
 impl BulkPacer {
-    pub(super) fn new(rate: Option<f64>) -> Self {
-        Self {
-            rate,
-            next: Instant::now(),
-        }
+    /// The pace of so many in a second.
+    #[must_use]
+    pub fn new(rate: Option<f64>) -> Self {
+        Self(BulkPace::new(rate, Instant::now().into_std()))
     }
 
     /// Returns the size of a batch.
-    pub(super) fn stride(&self) -> usize {
-        let stride = self.rate.map_or(BATCH_MAX as f64, |rate| rate / STRIDES);
-        (stride as usize).clamp(1, BATCH_MAX)
+    #[must_use]
+    pub fn stride(&self) -> usize {
+        self.0.stride(BATCH_MAX)
     }
 
-    /// Waits until the next batch may begin.
-    pub(super) async fn wait(&self) {
-        if self.rate.is_some() {
-            sleep_until(self.next).await;
+    /// Waits until the next batch may begin, and begins it.
+    pub async fn wait(&mut self) {
+        let next = self.0.next().into();
+        if next > Instant::now() {
+            sleep_until(next).await;
         }
+        self.0.begin(Instant::now().into_std());
     }
 
-    /// Accounts for a batch. Unused time is not made up for.
-    pub(super) fn took(&mut self, many: usize) {
-        if let Some(rate) = self.rate {
-            let span = Duration::try_from_secs_f64(many as f64 / rate).unwrap_or_default();
-            self.next = self.next.max(Instant::now()) + span;
-        }
+    /// Accounts for events of the batch that began last.
+    pub fn count(&mut self, many: u64) {
+        self.0.count(many);
     }
 }

@@ -238,7 +238,7 @@ impl Reencrypt {
             self.keep_concerned(&mut page, queue);
             let encrypts = self.inner.options(queue).encrypt;
             let rewritings = self.judge((&page, encrypts), used, done);
-            pace.took(rewritings.len());
+            pace.count(rewritings.len() as u64);
             self.rewrite(&page.bucket, &rewritings, done).await?;
             done.next = scan.cursor();
         }

@@ -11,6 +11,7 @@ use duly::admin::{EventAction, EventCursor, Events};
 use duly::dead_letters::{DeadLetterCursor, DeadLetters};
 use duly::records::{Cursor, Replay};
 use duly::time::When;
+use duly_options::pace::BulkPace;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -26,8 +27,6 @@ const LISTED_OF_USER_MAX: usize = 10;
 const LISTED_MAX: usize = 200;
 /// The dead letters, or events, of a page, and the most of a batch.
 const STEP: usize = 50;
-/// The longest wait between two batches.
-const WAIT_MAX: Duration = Duration::from_secs(100_000);
 
 /// A sweep.
 #[derive(Debug)]
@@ -54,7 +53,15 @@ impl Sweep {
         self.woken.notify_one();
     }
 
-    /// Waits for the next step, while the sweep is not stopped and its user may do it.
+    /// Begins the next batch when its pace allows it, while the sweep is not stopped and its user may
+    /// do it.
+    async fn begins(&self, pace: &mut BulkPace, grant: &Grant) -> Result<(), End> {
+        self.waits_until(pace.next().into(), grant).await?;
+        pace.begin(Instant::now().into_std());
+        Ok(())
+    }
+
+    /// Waits while the sweep is not stopped and its user may do it.
     async fn waits_until(&self, at: Instant, grant: &Grant) -> Result<(), End> {
         tokio::select! {
             () = tokio::time::sleep_until(at) => {}
@@ -116,28 +123,6 @@ impl fmt::Display for End {
             Self::Refused(ended) => write!(f, "ended: {ended}"),
             Self::Failed(error) => write!(f, "failed: {error}"),
         }
-    }
-}
-
-/// The pace of a sweep: in no span of time more than the rate allows and one batch.
-#[derive(Debug)]
-struct Pace {
-    rate: f64,
-    next: Instant,
-}
-
-impl Pace {
-    /// Returns how many are changed at once: ten batches a second, or less.
-    fn batch(&self) -> usize {
-        ((self.rate / 10.0) as usize).clamp(1, STEP)
-    }
-
-    /// Returns when `many` may be changed, from `now` on. Time that was not used is lost.
-    fn take(&mut self, now: Instant, many: usize) -> Instant {
-        let at = self.next.max(now);
-        let span = Duration::try_from_secs_f64(many as f64 / self.rate);
-        self.next = at + span.unwrap_or(WAIT_MAX).min(WAIT_MAX);
-        at
     }
 }
 
@@ -214,10 +199,7 @@ async fn run(
     (bus, rate): (&Bus, f64),
 ) -> Result<String, End> {
     // One pace for the whole sweep: each call of the store would begin one of its own.
-    let pace = Pace {
-        rate,
-        next: Instant::now(),
-    };
+    let pace = BulkPace::new(Some(rate), Instant::now().into_std());
     match work {
         Work::Revive(make) => letters(sweep, (make, true), grant, (bus, pace)).await?,
         Work::Drop(make) => letters(sweep, (make, false), grant, (bus, pace)).await?,
@@ -245,7 +227,7 @@ async fn letters(
     sweep: &Sweep,
     (make, revives): (&Query<DeadLetters>, bool),
     grant: &Grant,
-    (bus, mut pace): (&Bus, Pace),
+    (bus, mut pace): (&Bus, BulkPace),
 ) -> Result<(), End> {
     let began = bus.store_time();
     let mut after: Option<DeadLetterCursor> = None;
@@ -263,14 +245,14 @@ async fn letters(
                 .or_default()
                 .push(letter.id);
         }
-        let batch = pace.batch();
+        let batch = pace.stride(STEP);
         let mut batches = Vec::new();
         for (queue, ids) in &queues {
             batches.extend(ids.chunks(batch).map(|ids| (queue, ids.to_vec())));
         }
         for (queue, ids) in batches {
-            let at = pace.take(Instant::now(), ids.len());
-            sweep.waits_until(at, grant).await?;
+            sweep.begins(&mut pace, grant).await?;
+            pace.count(ids.len() as u64);
             let letters = make(bus).queue(queue);
             let result = if revives {
                 letters.revive(ids).await?
@@ -293,17 +275,16 @@ async fn events(
     sweep: &Sweep,
     (make, action): (&Query<Events>, EventAction),
     grant: &Grant,
-    (bus, mut pace): (&Bus, Pace),
+    (bus, mut pace): (&Bus, BulkPace),
 ) -> Result<(), End> {
     let began = bus.store_time();
     let mut after: Option<EventCursor> = None;
     loop {
-        sweep.waits_until(pace.next, grant).await?;
+        sweep.begins(&mut pace, grant).await?;
         let events = make(bus).pushed_until(began).after(after);
-        let page = events.limit(pace.batch()).change_page(action).await?;
+        let page = events.limit(pace.stride(STEP)).change_page(action).await?;
         sweep.done.fetch_add(page.changed, Ordering::Relaxed);
-        let changed = usize::try_from(page.changed).unwrap_or(usize::MAX);
-        pace.take(Instant::now(), changed);
+        pace.count(page.changed);
         after = page.next;
         if after.is_none() {
             return Ok(());
@@ -316,22 +297,19 @@ async fn replayed(
     sweep: &Sweep,
     (records, replay): (&RecordQuery, &Replay),
     grant: &Grant,
-    mut pace: Pace,
+    mut pace: BulkPace,
 ) -> Result<String, End> {
     let mut after: Option<Cursor> = None;
     let (mut repeated, mut left_out) = (0, 0);
     loop {
-        sweep.waits_until(pace.next, grant).await?;
-        let limit = u32::try_from(pace.batch()).unwrap_or(1);
+        sweep.begins(&mut pace, grant).await?;
+        let limit = u32::try_from(pace.stride(STEP)).unwrap_or(1);
         let page = records.page(after, limit).await?;
         let report = replay.push(&page.items).await?;
         sweep.done.fetch_add(report.pushed, Ordering::Relaxed);
         repeated += report.repeated;
         left_out += report.without_payload + report.unreadable;
-        pace.take(
-            Instant::now(),
-            usize::try_from(report.pushed).unwrap_or(usize::MAX),
-        );
+        pace.count(report.pushed);
         after = page.next;
         if after.is_none() {
             break;
@@ -345,32 +323,4 @@ async fn replayed(
         done += &format!("; {left_out} have no payload that can be read");
     }
     Ok(done)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sweep_is_never_faster_than_its_rate() {
-        for rate in [0.5, 10.0, 45.0, 1_000.0] {
-            let begin = Instant::now();
-            let mut pace = Pace { rate, next: begin };
-            let (mut now, mut sum, mut taken) = (begin, 0.0, Vec::new());
-            // Pages of two queues, batches that are not full, and calls that take their time.
-            for many in [1, pace.batch(), 1, pace.batch(), 2, 3, 1, pace.batch()] {
-                let many = many.min(pace.batch());
-                now = pace.take(now, many) + Duration::from_millis(3);
-                taken.push((now, sum, sum + many as f64));
-                sum += many as f64;
-            }
-            for (from, before, _) in &taken {
-                for (until, _, after) in taken.iter().filter(|(until, ..)| until > from) {
-                    let span = until.duration_since(*from).as_secs_f64();
-                    let allowed = span * rate + pace.batch() as f64 + 0.01;
-                    assert!(after - before <= allowed + 0.003 * rate, "{rate}: {span}");
-                }
-            }
-        }
-    }
 }

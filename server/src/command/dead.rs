@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, Subcommand};
 use duly::__server::dead_letters::died_before;
+use duly::__server::timing::BulkPacer;
 use duly::records::Cause;
 use duly::time::Timestamp;
 use duly::{EventId, QueueName};
@@ -12,7 +13,6 @@ use serde_json::json;
 use super::bulk_source::BulkSource;
 use super::error::{CommandError, Result};
 use super::output::{Colour, Output, confirm, payload, plain, progress, time};
-use super::pace::Pace;
 use super::source::{PAGE, Source};
 use super::values;
 use super::view::{DeadAction, DeadFilter, DeadView};
@@ -316,7 +316,7 @@ async fn sweep<S: Source + BulkSource>(
     let filter = arguments.filter.filter();
     let named = result.missing.clone();
     let most = arguments.limit.map_or(u64::MAX, |limit| limit as u64);
-    let (mut next, mut pace) = (None, Pace::new(arguments.rate));
+    let (mut next, mut pace) = (None, BulkPacer::new(arguments.rate));
     // Those that die meanwhile are left alone, so that it ends.
     let mut began = None;
     if named.is_empty() && !arguments.dry_run {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use duly::__server::timing::BulkPacer;
 use duly::EventId;
 use duly::time::Timestamp;
 use serde_json::json;
@@ -12,7 +13,6 @@ use super::bulk_source::BulkSource;
 use super::error::{CommandError, Failure, Result};
 use super::event_list::FilterArguments;
 use super::output::{Output, confirm, progress};
-use super::pace::Pace;
 use super::source::Source;
 use super::values;
 use super::view::{BulkAction, EventBulk, EventPath};
@@ -170,7 +170,7 @@ async fn sweep<S: BulkSource>(
     progress: &dyn Fn(u64),
 ) -> Result<()> {
     let filter = arguments.filter.filter();
-    let mut pace = Pace::new(arguments.rate);
+    let mut pace = BulkPacer::new(arguments.rate);
     loop {
         pace.wait().await;
         let bulk = EventBulk {

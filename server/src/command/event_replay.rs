@@ -2,6 +2,7 @@
 //! an interrupted replay goes on.
 
 use clap::Args;
+use duly::__server::timing::BulkPacer;
 use duly::QueueName;
 use duly::time::Timestamp;
 use duly_server::api::ReplayedRecords;
@@ -10,7 +11,6 @@ use serde_json::json;
 use super::bulk_source::BulkSource;
 use super::error::{CommandError, Result};
 use super::output::{Output, confirm, plain, progress};
-use super::pace::Pace;
 use super::records::RecordArguments;
 use super::source::Source;
 use super::values;
@@ -94,7 +94,7 @@ async fn sweep<S: BulkSource>(
     sum: &mut ReplayedRecords,
     progress: &dyn Fn(u64),
 ) -> Result<()> {
-    let mut pace = Pace::new(arguments.rate);
+    let mut pace = BulkPacer::new(arguments.rate);
     loop {
         pace.wait().await;
         let after = sum.next.clone();

@@ -21,7 +21,6 @@ mod manual;
 mod node;
 mod outbox;
 mod output;
-mod pace;
 mod queue;
 mod records;
 mod remote;

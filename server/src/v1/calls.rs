@@ -10,6 +10,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::__server::replies::{self, ReplyStatus};
+use duly::__server::timing::Backoff;
 use duly::event::CALL_HEADER;
 use duly::{EventId, Queue};
 use serde::{Deserialize, Serialize};
@@ -27,8 +28,8 @@ use crate::http::reply::json_text;
 use crate::lmstfy::delivered::{self, Deliverable};
 use crate::state::App;
 
-/// The first and the longest pause between two looks for a reply that another node may store.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
+/// The pauses between two looks for a reply that another node may store.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(250));
 
 /// A call.
 #[derive(Deserialize, ToSchema)]
@@ -81,7 +82,7 @@ async fn reply(
 ) -> Result<Response> {
     let grant_ended = grant.ended(app);
     tokio::pin!(grant_ended);
-    let (mut pause, pause_max) = PAUSES;
+    let mut looks = 0;
     let until = Instant::now() + wait;
     let place = app.waits.take(grant.owner(), 0).await;
     let waiter = app.waiters.wait(id);
@@ -90,6 +91,7 @@ async fn reply(
         tokio::pin!(ended);
         ended.as_mut().enable(); // before the look, so that no end is missed
         let status = replies::look_up(queue, id).await?;
+        looks += 1;
         if status != ReplyStatus::Pending {
             grant.check(app).await?;
         }
@@ -105,9 +107,8 @@ async fn reply(
             problem = &mut grant_ended => return Err(problem),
             (why, what) = place.evicted() => return Err(Problem::evicted(why, what)),
             () = app.closing.cancelled() => {}
-            () = tokio::time::sleep_until(until.min(Instant::now() + pause)) => {}
+            () = tokio::time::sleep_until(until.min(Instant::now() + PAUSES.after(looks))) => {}
         }
-        pause = (pause * 2).min(pause_max);
     }
 }
 

@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use duly::__server::timing::Backoff;
 use duly::time::Timestamp;
 use tokio::time::Instant;
 
@@ -65,8 +66,7 @@ impl CircuitLimits {
 
     /// The rest after some failed probes; `chance` is 0 to 1.
     fn rest_after(&self, failed_probes: u32, chance: f64) -> Duration {
-        let factor = 2_u32.saturating_pow(failed_probes);
-        let rest = self.rest.saturating_mul(factor).min(self.rest_max);
+        let rest = Backoff::new(self.rest, self.rest_max).after(failed_probes.saturating_add(1));
         rest.mul_f64(1.0 - JITTER * chance.clamp(0.0, 1.0))
     }
 }

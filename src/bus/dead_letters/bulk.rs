@@ -180,7 +180,7 @@ impl DeadLetters {
             for letters in letters.chunks(pace.stride()) {
                 if !self.dry_run {
                     pace.wait().await;
-                    pace.took(letters.len());
+                    pace.count(letters.len() as u64);
                     let done = self.act(act, &bucket, letters.to_vec(), &line).await?;
                     bulk.done += done;
                     bulk.passed_over += letters.len() as u64 - done;
