@@ -5,6 +5,7 @@ mod audit;
 mod bulk;
 mod listed;
 mod node;
+mod page;
 mod schedule;
 
 use std::collections::BTreeMap;
@@ -24,10 +25,13 @@ use utoipa::ToSchema;
 use crate::overview::QueueSummary;
 
 pub use self::audit::AuditView;
-pub use self::bulk::{ChangedEvents, ErasedEvents, ReplayedRecords};
+pub use self::bulk::{ChangedEvent, ChangedEvents, Done, ErasedEvents, Purged, ReplayedRecords};
 pub use self::listed::ListedEvent;
 pub use self::node::NodeView;
-pub use self::schedule::{Instant, ScheduleView};
+pub use self::page::{
+    AuditPage, DeadPage, EventPage, NodeList, Overview, RecordPage, SchedulePage,
+};
+pub use self::schedule::{Instant, Run, ScheduleView};
 
 /// The events of a queue by state, and its settings.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]

@@ -1,9 +1,35 @@
-//! Responses to requests that change, erase or replay many events.
+//! Responses to requests that change, cancel, erase or replay events.
 
 use duly::admin::ErasureStep;
 use duly::records::ReplayReport;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+/// The due time of a changed event.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct ChangedEvent {
+    /// When it is due, in milliseconds since the epoch.
+    #[schema(minimum = 0, example = 1767225600000u64)]
+    pub due_ms: u64,
+}
+
+/// What a purge did.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct Purged {
+    /// How many events were cancelled; it may be 0 though there are more.
+    #[schema(minimum = 0, example = 12)]
+    pub cancelled: u64,
+    /// The `after` of the next request; absent after the last one.
+    pub next: Option<String>,
+}
+
+/// How many dead letters were changed.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct Done {
+    /// How many of the ids were dead letters.
+    #[schema(minimum = 0, maximum = 1000, example = 1)]
+    pub done: u64,
+}
 
 /// What became of a part of the events that a filter finds.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]

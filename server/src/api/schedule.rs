@@ -20,6 +20,17 @@ pub struct Instant {
     pub clock: String,
 }
 
+/// An occurrence that was pushed.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct Run {
+    /// The id of its event.
+    #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
+    pub id: String,
+    /// The queue of its event.
+    #[schema(example = "report")]
+    pub queue: String,
+}
+
 /// A schedule.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 pub struct ScheduleView {

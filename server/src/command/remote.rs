@@ -6,7 +6,6 @@ use duly::EventId;
 use duly::time::Timestamp;
 use duly_server::api::{self, AuditView, Explanation, ForecastStep, NodeView};
 use reqwest::Method;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -61,15 +60,6 @@ impl Server {
         let value = self.http.send(Method::GET, segments, query, None).await?;
         self.http.read(value)
     }
-}
-
-/// A page of `/v1/{namespace}/overview`.
-#[derive(Debug, Deserialize)]
-struct OverviewPage {
-    items: Vec<QueueView>,
-    next: Option<String>,
-    nodes: usize,
-    now_ms: u64,
 }
 
 /// Names the event that is not there as a store does.
@@ -139,7 +129,7 @@ impl Source for Server {
             let most = PAGE.min(limit - all.queues.len());
             let mut query = vec![("limit", most.to_string())];
             query.extend(after.map(|after| ("after", after)));
-            let page: OverviewPage = self.get(&["v1", namespace, "overview"], &query).await?;
+            let page: api::Overview = self.get(&["v1", namespace, "overview"], &query).await?;
             all.queues
                 .extend(page.items.into_iter().map(|view| QueueView {
                     queue: format!("{namespace}.{}", view.queue),
@@ -181,13 +171,11 @@ impl Source for Server {
         let (mut cancelled, mut after) = (0, None);
         loop {
             let query = set_fields([("after", after)]);
-            let done = self.http.send(Method::POST, &path, &query, None).await?;
-            let step = done["cancelled"].as_u64();
-            let step = step
-                .ok_or_else(|| CommandError::failed("the server's response has no `cancelled`"))?;
-            cancelled += step;
+            let done = self.http.send_for(Method::POST, &path, &query, None);
+            let done: api::Purged = done.await?;
+            cancelled += done.cancelled;
             progress(cancelled);
-            after = done["next"].as_str().map(str::to_owned);
+            after = done.next;
             if after.is_none() {
                 return Ok(cancelled);
             }
@@ -264,10 +252,9 @@ impl Source for Server {
             EventChange::Payload(payload) => format!("{{\"payload\":{}}}", payload.get()),
         };
         let event = ["v1", namespace, "queues", name, "events", &id];
-        let sent = self.http.send(Method::PATCH, &event, &[], Some(body));
-        let changed = of_found(path.id, sent.await)?;
-        let due = changed["due_ms"].as_u64();
-        due.ok_or_else(|| CommandError::failed("the server's response has no due_ms"))
+        let sent = self.http.send_for(Method::PATCH, &event, &[], Some(body));
+        let changed: api::ChangedEvent = of_found(path.id, sent.await)?;
+        Ok(changed.due_ms)
     }
 
     async fn dead(
@@ -287,8 +274,8 @@ impl Source for Server {
             ("limit", Some(limit.to_string())),
         ]);
         let path = ["v1", namespace, "queues", name, "dead-letters"];
-        let page: PageView<api::DeadView> = self.get(&path, &query).await?;
-        Ok(page.in_queue(&format!("{namespace}.{name}")))
+        let api::DeadPage { items, next } = self.get(&path, &query).await?;
+        Ok(PageView { items, next }.in_queue(&format!("{namespace}.{name}")))
     }
 
     async fn act_on_dead(&self, queue: &str, ids: &[EventId], action: DeadAction) -> Result<u64> {
@@ -300,9 +287,9 @@ impl Source for Server {
         let ids: Vec<_> = ids.iter().map(EventId::to_string).collect();
         let path = ["v1", namespace, "queues", name, "dead-letters", action];
         let body = Some(json!({ "ids": ids }).to_string());
-        let done = self.http.send(Method::POST, &path, &[], body).await?;
-        let done = done["done"].as_u64();
-        done.ok_or_else(|| CommandError::failed("the server's response has no done"))
+        let done = self.http.send_for(Method::POST, &path, &[], body);
+        let done: api::Done = done.await?;
+        Ok(done.done)
     }
 
     async fn records(
@@ -328,8 +315,8 @@ impl Source for Server {
             ("limit", Some(limit.to_string())),
         ]);
         let path = ["v1", namespace, "queues", name, "records"];
-        let page: PageView<api::RecordView> = self.get(&path, &query).await?;
-        Ok(page.in_queue(&format!("{namespace}.{name}")))
+        let api::RecordPage { items, next, .. } = self.get(&path, &query).await?;
+        Ok(PageView { items, next }.in_queue(&format!("{namespace}.{name}")))
     }
 
     async fn audit(&self, _: &str, _: &str) -> Result<()> {
@@ -345,7 +332,8 @@ impl Source for Server {
             ("before", before.map(str::to_owned)),
             ("limit", Some(limit.to_string())),
         ]);
-        self.get(&["v1", namespace, "audit"], &query).await
+        let api::AuditPage { items, next } = self.get(&["v1", namespace, "audit"], &query).await?;
+        Ok(PageView { items, next })
     }
 
     async fn nodes(&self) -> Result<Vec<NodeView>> {
@@ -353,7 +341,7 @@ impl Source for Server {
             let text = "with --server nodes are those of a namespace; add --namespace";
             CommandError::usage(text)
         })?;
-        let page: PageView<NodeView> = self.get(&["v1", namespace, "nodes"], &[]).await?;
+        let page: api::NodeList = self.get(&["v1", namespace, "nodes"], &[]).await?;
         let name = |queue: String| format!("{namespace}.{queue}");
         let nodes = page.items.into_iter().map(|node| NodeView {
             queues: node.queues.into_iter().map(name).collect(),

@@ -7,7 +7,7 @@ use duly::event::State;
 use duly::records::{Cause, Outcome};
 use duly::time::Timestamp;
 use duly_server::api;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// A queue.
 pub(crate) type QueueView = api::NamedQueue;
@@ -35,6 +35,8 @@ pub(crate) fn uncounted(queues: &[QueueView]) -> Option<String> {
 pub(crate) type EventView = InQueue<api::EventView>;
 /// A dead letter.
 pub(crate) type DeadView = InQueue<api::DeadView>;
+/// A part of a list of events.
+pub(crate) type EventListView = api::EventPage;
 /// A record.
 pub(crate) type RecordView = InQueue<api::RecordView>;
 
@@ -83,7 +85,7 @@ pub(crate) struct QueueChange {
 }
 
 /// A page, and where the next one begins.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub(crate) struct PageView<T> {
     pub(crate) items: Vec<T>,
     pub(crate) next: Option<String>,
@@ -152,16 +154,6 @@ pub(crate) struct ReplayStep<'a> {
     pub(crate) dry_run: bool,
     pub(crate) after: Option<&'a str>,
     pub(crate) limit: usize,
-}
-
-/// A part of a list of events.
-#[derive(Debug, Deserialize)]
-pub(crate) struct EventListView {
-    pub(crate) items: Vec<api::ListedEvent>,
-    pub(crate) scanned: usize,
-    /// Whether the scan ended before the last event.
-    pub(crate) partial: bool,
-    pub(crate) next: Option<String>,
 }
 
 /// A filter of dead letters; an unset field matches everything.

@@ -19,7 +19,7 @@ use serde_json::json;
 use super::check::Call;
 use super::job::{self, ID_MARK};
 use super::params::Params;
-use super::{ApiError, Result, job_id, jobs, respawn_notes};
+use super::{ApiError, Result, job_id, respawn_notes};
 use crate::bus::{Body, FoundJob, Pool};
 use crate::http::reply;
 use crate::metrics;
@@ -87,7 +87,7 @@ struct DeadView<'a> {
 
 pub(super) async fn size(call: &Call<'_>) -> Result<Response> {
     let stats = call.pool.stats(&call.queue()?).await?;
-    Ok(jobs::sized(call, stats.dead))
+    Ok(job::sized(call, stats.dead))
 }
 
 pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {

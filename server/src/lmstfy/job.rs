@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use axum::http::StatusCode;
+use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use duly::EventId;
@@ -12,6 +14,7 @@ use serde::Serialize;
 use super::check::Call;
 use super::job_id;
 use crate::bus::FoundJob;
+use crate::http::reply;
 
 /// The header of an event whose job has a versioned id.
 pub(super) const VERSION_MARK: &str = "lmstfy-version";
@@ -156,4 +159,22 @@ fn attributes(headers: &[(String, String)]) -> Option<BTreeMap<String, String>> 
     });
     let attributes: BTreeMap<_, _> = attributes.collect();
     Some(attributes).filter(|attributes| !attributes.is_empty())
+}
+
+/// The size of a queue, or of its dead letters.
+#[derive(Serialize)]
+struct SizeView<'a> {
+    namespace: &'a str,
+    queue: &'a str,
+    size: usize,
+}
+
+/// Returns a response with a size.
+pub(super) fn sized(call: &Call<'_>, size: usize) -> Response {
+    let view = SizeView {
+        namespace: &call.route.namespace,
+        queue: &call.route.queue,
+        size,
+    };
+    reply::json(StatusCode::OK, &view)
 }

@@ -4,10 +4,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use duly::event::State;
 use duly::{EventId, Queue};
-use serde::Serialize;
 
 use super::check::Call;
-use super::job::JobView;
+use super::job::{self, JobView};
 use super::{ApiError, Result, dead, job_id};
 use crate::auth::{Action, Scope};
 use crate::bus::{Body, JobEnd};
@@ -113,26 +112,9 @@ pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
     call.large(&view).await
 }
 
-#[derive(Serialize)]
-struct SizeView<'a> {
-    namespace: &'a str,
-    queue: &'a str,
-    size: usize,
-}
-
 pub(super) async fn size(call: &Call<'_>) -> Result<Response> {
     let size = call.pool.size(&call.queue()?).await?;
-    Ok(sized(call, size))
-}
-
-/// Returns a response with a size.
-pub(super) fn sized(call: &Call<'_>, size: usize) -> Response {
-    let view = SizeView {
-        namespace: &call.route.namespace,
-        queue: &call.route.queue,
-        size,
-    };
-    reply::json(StatusCode::OK, &view)
+    Ok(job::sized(call, size))
 }
 
 pub(super) async fn destroy(call: &mut Call<'_>) -> Result<Response> {

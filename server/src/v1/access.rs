@@ -12,7 +12,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::input;
 use super::problem::{Problem, Result};
-use crate::auth::{Action, Grant, LastingGrant, LimitedCall, Refusal, Scope};
+use crate::auth::{Action, Grant, LastingGrant, LimitedCall, Scope};
 use crate::bus::Pool;
 use crate::http::{reply, whole};
 use crate::lmstfy::delivered::{self, Deliverable};
@@ -40,7 +40,7 @@ pub(super) async fn granted_any<'a>(
     scopes: &[Scope],
 ) -> Result<&'a Pool> {
     let (pool, grant) = granted_queue(app, headers, namespace, queue).await?;
-    grant.allows_any(scopes, queue).map_err(refused)?;
+    grant.allows_any(scopes, queue)?;
     Ok(pool)
 }
 
@@ -95,10 +95,10 @@ pub(super) async fn granted_namespace_json<'a, T: DeserializeOwned>(
     body: HttpBody,
 ) -> Result<(&'a Pool, (LastingGrant, Arc<Grant>), T)> {
     let (pool, lasting) = granted_namespace_lasting(app, headers, namespace, scope).await?;
-    let grant = lasting.check(&app.tokens).await.map_err(refused)?;
-    grant.allows_anywhere(scope).map_err(refused)?;
+    let grant = lasting.check(&app.tokens).await?;
+    grant.allows_anywhere(scope)?;
     let body = input::json(app, &lasting, headers, body).await?;
-    let grant = lasting.check(&app.tokens).await.map_err(refused)?;
+    let grant = lasting.check(&app.tokens).await?;
     Ok((pool, (lasting, grant), body))
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn step<T>(
 pub(super) fn undone(error: StepError, what: &str) -> Problem {
     match error {
         StepError::Crowded => Problem::crowded(what),
-        StepError::Refused(refusal) => refused(refusal),
+        StepError::Refused(refusal) => refusal.into(),
     }
 }
 
@@ -148,7 +148,7 @@ pub(super) async fn turn(
     let name = format!("{}/{namespace}", pool.name());
     let turn = app.changes.take(&name).await;
     let turn = turn.ok_or_else(|| Problem::crowded("changes"))?;
-    let grant = grant.check(&app.tokens).await.map_err(refused)?;
+    let grant = grant.check(&app.tokens).await?;
     Ok((turn, grant))
 }
 
@@ -183,19 +183,19 @@ impl CallGrant {
     /// Checks that the token may still do it.
     pub(super) async fn check(&self, app: &App) -> Result<()> {
         let checked = self.lasting.check(&app.tokens).await;
-        checked.map(drop).map_err(refused)
+        Ok(checked.map(drop)?)
     }
 
     /// Checks that the token may still do it, and takes one call of its limit. Unless it is kept it
     /// is given back.
     pub(super) async fn take(&self, app: &App) -> Result<Option<LimitedCall>> {
-        let grant = self.lasting.check(&app.tokens).await.map_err(refused)?;
-        app.tokens.take(&grant, self.action).await.map_err(refused)
+        let grant = self.lasting.check(&app.tokens).await?;
+        Ok(app.tokens.take(&grant, self.action).await?)
     }
 
     /// Waits until the token may not do it any more.
     pub(super) async fn ended(&self, app: &App) -> Problem {
-        refused(self.lasting.ended(&app.tokens).await)
+        self.lasting.ended(&app.tokens).await.into()
     }
 }
 
@@ -228,11 +228,11 @@ pub(super) async fn granted_namespace<'a>(
     }
     check_namespace(namespace)
         .map_err(|why| Problem::new(StatusCode::FORBIDDEN, "forbidden", why))?;
-    let text = token(headers).ok_or_else(unauthorized)?;
+    let text = token(headers).ok_or_else(Problem::unauthorized)?;
     let (pool, token) = split(text);
-    let pool = app.pools.get(pool).ok_or_else(unauthorized)?;
+    let pool = app.pools.get(pool).ok_or_else(Problem::unauthorized)?;
     let grant = app.tokens.check(pool.name(), namespace, token).await;
-    Ok((pool, grant.map_err(refused)?))
+    Ok((pool, grant?))
 }
 
 fn is_ours(name: &str) -> bool {
@@ -254,20 +254,6 @@ fn token(headers: &HeaderMap) -> Option<&str> {
             .then_some(token.trim());
     }
     headers.get("x-token")?.to_str().ok()
-}
-
-fn unauthorized() -> Problem {
-    let text = "a valid token is needed: `Authorization: Bearer <token>`";
-    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", text)
-}
-
-pub(super) fn refused(refusal: Refusal) -> Problem {
-    match refusal {
-        Refusal::Invalid => unauthorized(),
-        Refusal::Forbidden(why) => Problem::new(StatusCode::FORBIDDEN, "forbidden", why),
-        Refusal::Throttled(wait) => Problem::throttled(wait),
-        Refusal::Failed(error) => error.into(),
-    }
 }
 
 /// Returns a response that may be large: it takes room of the token, until it is read.

@@ -8,13 +8,13 @@ use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use duly::admin::{AuditCursor, AuditLine};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-use super::access::{granted_namespace, refused};
+use super::access::granted_namespace;
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
-use crate::api::AuditView;
+use crate::api::{AuditPage, AuditView};
 use crate::auth::{Grant, Scope};
 use crate::state::App;
 
@@ -37,18 +37,6 @@ pub(super) struct AuditQuery {
     /// The most lines that are read for the page, 1 to 1,000. Default: 100.
     #[param(minimum = 1, maximum = 1000, example = 100)]
     limit: Option<usize>,
-}
-
-/// A page of the audit.
-#[derive(Serialize, ToSchema)]
-pub(super) struct AuditPage {
-    /// The lines, the newest first. There may be fewer than the limit, or none, although `next` is
-    /// there: those of queues that the token does not administer are left out, and those of schedules
-    /// unless it administers all queues.
-    items: Vec<AuditView>,
-    /// The `before` of the next page; absent after the last one.
-    #[schema(example = "1767225600000-01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
-    next: Option<String>,
 }
 
 /// Whether a line is about a queue of the namespace that the token administers, or about a schedule,
@@ -75,7 +63,7 @@ pub(super) async fn list(
     query: std::result::Result<Query<AuditQuery>, QueryRejection>,
 ) -> Result<Response> {
     let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
-    grant.allows_anywhere(Scope::Admin).map_err(refused)?;
+    grant.allows_anywhere(Scope::Admin)?;
     let Query(AuditQuery { before, limit }) = query?;
     let limit = limit.unwrap_or(100);
     if !(1..=LIMIT_MAX).contains(&limit) {

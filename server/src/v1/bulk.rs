@@ -13,7 +13,7 @@ use duly::time::{Timestamp, When};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::access::{self, granted_namespace_json, refused};
+use super::access::{self, granted_namespace_json};
 use super::event::{SPAN_MS_MAX, text};
 use super::event_list::{EventQuery, QUEUES_MAX, events};
 use super::input::{self, InPath, NamespacePath};
@@ -254,7 +254,7 @@ pub(super) async fn change(
     };
     let mut events = events(pool, query)?.limit(limit).pushed_until(pushed_until);
     let change = async {
-        let allowed = grant.check(&app.tokens).await.map_err(refused)?;
+        let allowed = grant.check(&app.tokens).await?;
         let queues = queues(pool, &allowed, &namespace, wanted.as_deref()).await?;
         if let Some((action, target)) = said {
             let place = (pool, namespace.as_str(), target.as_str());
@@ -327,12 +327,12 @@ pub(super) async fn erase(
     let target = match &request.queue {
         Some(queue) => {
             check_name(queue)?;
-            grant.allows(Scope::Admin, queue).map_err(refused)?;
+            grant.allows(Scope::Admin, queue)?;
             erasure = erasure.queue(pool.queue(&namespace, queue)?.name());
             queue.as_str()
         }
         None => {
-            grant.allows_all(Scope::Admin).map_err(refused)?;
+            grant.allows_all(Scope::Admin)?;
             erasure = erasure.namespace(&namespace);
             "*"
         }

@@ -12,7 +12,7 @@ use duly::dead_letters::{BulkResult, DeadLetterCursor, DeadLetters};
 use duly::records::Cause;
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::access::{self, granted_lasting};
@@ -20,7 +20,7 @@ use super::event::text;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use super::records::check_time;
-use crate::api::DeadView;
+use crate::api::{DeadPage, DeadView, Done};
 use crate::auth::{LastingGrant, Scope};
 use crate::bus::Pool;
 use crate::state::App;
@@ -63,17 +63,6 @@ pub(super) struct PageQuery {
     /// The size of the page, 1 to 1,000. Default: 100.
     #[param(minimum = 1, maximum = 1000, example = 100)]
     limit: Option<usize>,
-}
-
-/// A page of dead letters.
-#[derive(Serialize, ToSchema)]
-pub(super) struct DeadPage {
-    /// The dead letters, by id. A page ends after 16 MiB of payloads, so there may be fewer than the
-    /// limit although `next` is there.
-    items: Vec<DeadView>,
-    /// The `after` of the next page; absent after the last one.
-    #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
-    next: Option<String>,
 }
 
 impl PageQuery {
@@ -165,14 +154,6 @@ pub(super) struct Ids {
     pattern = "^[0-7][0-9A-TV-Za-tv-z]{25}$", example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
 #[allow(dead_code)] // for the description
 pub(super) struct EventIdText(String);
-
-/// How many dead letters were changed.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Done {
-    /// How many of the ids were dead letters.
-    #[schema(minimum = 0, maximum = 1000, example = 1)]
-    done: u64,
-}
 
 /// Changes dead letters, which is in the audit before it begins, as it may end half-way.
 async fn change(

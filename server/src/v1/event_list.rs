@@ -11,16 +11,16 @@ use duly::QueueName;
 use duly::admin::{EventListCursor, Events};
 use duly::event::State as EventState;
 use duly::time::Timestamp;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-use super::access::{self, granted_namespace_lasting, refused};
+use super::access::{self, granted_namespace_lasting};
 use super::event::text;
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
 use super::queue_list::{SeenQueues, check_name};
 use super::records::check_time;
-use crate::api::ListedEvent;
+use crate::api::{EventPage, ListedEvent};
 use crate::auth::Scope;
 use crate::bus::Pool;
 use crate::state::App;
@@ -69,24 +69,6 @@ pub(super) struct EventQuery {
     /// The most events of the page, 1 to 1,000. Default: 100.
     #[param(minimum = 1, maximum = 1000, example = 100)]
     pub(super) limit: Option<usize>,
-}
-
-/// A page of events.
-#[derive(Default, Serialize, ToSchema)]
-pub(super) struct EventPage {
-    /// The events, the first due first. There may be fewer than the limit, or none, although `next`
-    /// is there: a request scans about 10,000 events, and `next` is where it stopped.
-    items: Vec<ListedEvent>,
-    /// How many events were scanned for it, whether they match or not.
-    #[schema(minimum = 0, example = 25)]
-    scanned: usize,
-    /// Whether the scan stopped before the last event: later pages may have events that are due
-    /// earlier.
-    #[schema(example = false)]
-    partial: bool,
-    /// The `after` of the next page; absent after the last one.
-    #[schema(example = "~1767225600000/01KBKSY8Q3X4H1W9V0T5RZ7M2C/shop.close")]
-    next: Option<String>,
 }
 
 /// Reads the state of a filter.
@@ -164,7 +146,7 @@ pub(super) async fn list(
     };
     let mut events = events(pool, query)?.limit(limit);
     let list = async {
-        let allowed = grant.check(&app.tokens).await.map_err(refused)?;
+        let allowed = grant.check(&app.tokens).await?;
         let seen = SeenQueues::new(&namespace, allowed);
         let is_wanted = |queue: &&QueueName| {
             let name = seen.name(queue);

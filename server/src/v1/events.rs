@@ -19,7 +19,7 @@ use super::event::{NewEvent, PushedEvent, not_pushed, payload, when};
 use super::input::{self, EventPath, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use super::push_lines;
-use crate::api::{EventView, Explanation};
+use crate::api::{ChangedEvent, EventView, Explanation};
 use crate::auth::{Action, LimitedCall, Scope};
 use crate::bus::Pool;
 use crate::state::App;
@@ -200,14 +200,6 @@ pub(super) struct EventChange {
         example = "aGVsbG8="
     )]
     payload_base64: Option<String>,
-}
-
-/// The due time of a changed event.
-#[derive(Serialize, ToSchema)]
-pub(super) struct ChangedEvent {
-    /// When it is due, in milliseconds since the epoch.
-    #[schema(minimum = 0, example = 1767225600000u64)]
-    due_ms: u64,
 }
 
 fn changed(path: &EventPath, changed: ChangeOutcome) -> Result<Timestamp> {

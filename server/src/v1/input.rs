@@ -14,7 +14,6 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 use utoipa::IntoParams;
 
-use super::access::refused;
 use super::problem::{Problem, Result};
 use crate::auth::LastingGrant;
 use crate::http::body::{BodyError, UNFINISHED};
@@ -178,7 +177,7 @@ pub(super) async fn json<T: DeserializeOwned>(
     let read = app.read(grant, body, BODY_BYTES_MAX).await;
     let (bytes, _room, _) = read.map_err(|error| match error {
         ReadError::Body(error) => unread(error),
-        ReadError::Refused(refusal) => refused(refusal),
+        ReadError::Refused(refusal) => refusal.into(),
     })?;
     decode(&bytes)
 }

@@ -9,6 +9,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
+use duly::__server::timing::Backoff;
 use duly::QueueName;
 use duly::lease::{LeaseOutcome, LeaseToken};
 use futures_util::stream;
@@ -16,7 +17,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::IntoParams;
 
-use super::access::{CallGrant, granted, granted_call, refused};
+use super::access::{CallGrant, granted, granted_call};
 use super::input::{InPath, QueuePath};
 use super::leases::{LeaseView, ttr};
 use super::problem::{Problem, Problems, Result};
@@ -37,8 +38,8 @@ const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const IN_FLIGHT_MAX: usize = 1_000;
 /// The most events of one message to the client.
 const AT_ONCE_MAX: usize = 16;
-/// How long a stream rests first when a lease fails.
-const FIRST_REST: Duration = Duration::from_millis(200);
+/// How long a stream rests when a lease fails, the first time and then.
+const RESTS: Backoff = Backoff::new(Duration::from_millis(200), COMMENT_EVERY);
 /// How often a stream without events has a comment, so that both ends see whether the other lives.
 const COMMENT_EVERY: Duration = Duration::from_secs(10);
 
@@ -201,7 +202,7 @@ impl LeaseStream {
             () = self.in_flight.draining.cancelled() => Undelivered::default(),
         };
         let leased = leased.allowed(&self.grant, &self.app.tokens).await;
-        let leased = leased.map_err(refused)?;
+        let leased = leased?;
         if !leased.jobs().is_empty() {
             taken.into_iter().for_each(LimitedCall::keep);
         }
@@ -250,9 +251,8 @@ fn rest(problem: &Problem, failures: &mut u32) -> Option<Duration> {
     if let Some(throttled) = problem.retry_after() {
         return Some(throttled);
     }
-    let rest = FIRST_REST * 2_u32.pow((*failures).min(10));
     *failures += 1;
-    problem.passes().then_some(rest.min(COMMENT_EVERY))
+    problem.passes().then(|| RESTS.after(*failures))
 }
 
 /// Returns a server-sent event.

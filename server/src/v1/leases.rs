@@ -15,7 +15,7 @@ use duly::lease::{EncodedPayload, LeaseStatus, LeaseToken, Leased};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::access::{granted, granted_call, granted_lasting, refused};
+use super::access::{granted, granted_call, granted_lasting};
 use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, LeasePath, QueuePath};
 use super::problem::{Problem, Problems, Result};
@@ -143,7 +143,7 @@ pub(super) async fn lease(
         (why, what) = place.evicted() => return Err(Problem::evicted(why, what)),
         () = app.closing.cancelled() => Undelivered::default(),
     };
-    let events = events.allowed(&grant, &app.tokens).await.map_err(refused)?;
+    let events = events.allowed(&grant, &app.tokens).await?;
     match taken {
         Some(taken) if events.jobs().is_empty() => taken.give_back().await,
         taken => taken.into_iter().for_each(LimitedCall::keep),

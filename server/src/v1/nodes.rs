@@ -6,25 +6,16 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
-use utoipa::ToSchema;
 
-use super::access::{granted_namespace, refused};
+use super::access::granted_namespace;
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problems, Result};
-use crate::api::NodeView;
+use crate::api::{NodeList, NodeView};
 use crate::auth::Scope;
 use crate::state::App;
 
 /// The most nodes of a list: a store with more is none that was tried.
 const NODES_MAX: usize = 1_000;
-
-/// Nodes.
-#[derive(Serialize, ToSchema)]
-pub(super) struct NodeList {
-    /// The nodes, in the order of their ids, at most 1,000. Clients over HTTP are none.
-    items: Vec<NodeView>,
-}
 
 /// Returns the processes that have handlers for queues of a namespace
 #[utoipa::path(
@@ -39,7 +30,7 @@ pub(super) async fn list(
 ) -> Result<Response> {
     let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
     // Which machines there are is for who administers queues.
-    grant.allows_anywhere(Scope::Admin).map_err(refused)?;
+    grant.allows_anywhere(Scope::Admin)?;
     let nodes = pool.bus().nodes().await?;
     let prefix = format!("{namespace}.");
     let seen = |queue: &str| {

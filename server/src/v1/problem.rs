@@ -11,6 +11,7 @@ use serde::Serialize;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
+use crate::auth::Refusal;
 use crate::http::defaults;
 use crate::shares::Evicted;
 
@@ -48,6 +49,11 @@ impl Problem {
             kind,
             retry_after: None,
         }
+    }
+
+    pub(super) fn unauthorized() -> Self {
+        let text = "a valid token is needed: `Authorization: Bearer <token>`";
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", text)
     }
 
     pub(super) fn throttled(wait: Duration) -> Self {
@@ -151,6 +157,17 @@ impl Problem {
             "method_not_allowed",
             "the path does not have this method",
         )
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Invalid => Self::unauthorized(),
+            Refusal::Forbidden(why) => Self::new(StatusCode::FORBIDDEN, "forbidden", why),
+            Refusal::Throttled(wait) => Self::throttled(wait),
+            Refusal::Failed(error) => error.into(),
+        }
     }
 }
 

@@ -11,10 +11,10 @@ use duly::QueueName;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::{self, granted_namespace_lasting, refused};
+use super::access::{self, granted_namespace_lasting};
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
-use crate::api::NamedQueue;
+use crate::api::{NamedQueue, Overview};
 use crate::auth::{Grant, Scope};
 use crate::lmstfy::names::{NAME_BYTES_MAX, is_name};
 use crate::overview;
@@ -50,22 +50,6 @@ pub(super) struct QueuePage {
     /// The `after` of the next page; absent after the last one.
     #[schema(example = "close")]
     next: Option<String>,
-}
-
-/// A page of queues with their counts.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Overview {
-    /// The queues, sorted by name; there may be fewer than the limit although there are more.
-    items: Vec<NamedQueue>,
-    /// The `after` of the next page; absent after the last one.
-    #[schema(example = "close")]
-    next: Option<String>,
-    /// How many nodes have handlers for queues of the namespace. Clients over HTTP are none.
-    #[schema(minimum = 0, example = 2)]
-    nodes: usize,
-    /// The store's time, by which events are ready, in milliseconds since the epoch.
-    #[schema(minimum = 0, example = 1767225600000u64)]
-    now_ms: u64,
 }
 
 /// The queues of a namespace that a token may consume.
@@ -169,7 +153,7 @@ pub(super) async fn overview(
     let Query(page) = page?;
     let (after, limit) = checked(&namespace, page)?;
     let read = async {
-        let allowed = grant.check(&app.tokens).await.map_err(refused)?;
+        let allowed = grant.check(&app.tokens).await?;
         let seen = SeenQueues::new(&namespace, allowed);
         let is_seen = |queue: &QueueName| seen.name(queue).is_some();
         let counted = overview::page(pool.bus(), pool.ended(), is_seen, after.as_ref(), limit);

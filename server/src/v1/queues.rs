@@ -11,14 +11,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::__server::queues::counts_and_control;
 use duly::{ErrorKind, QueueName};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::access::{self, granted, granted_any, granted_lasting};
 use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
-use crate::api::{ForecastStep, QueueView};
+use crate::api::{ForecastStep, Purged, QueueView};
 use crate::auth::Scope;
 use crate::bus::Pool;
 use crate::purge::{self, PurgeCursor};
@@ -245,16 +245,6 @@ pub(super) struct PurgeQuery {
     /// The `next` of the answer before.
     #[param(min_length = 1, max_length = 1200)]
     after: Option<String>,
-}
-
-/// What a purge did.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Purged {
-    /// How many events were cancelled; it may be 0 though there are more.
-    #[schema(minimum = 0, example = 12)]
-    cancelled: u64,
-    /// The `after` of the next request; absent after the last one.
-    next: Option<String>,
 }
 
 /// Cancels events of a queue that wait, about 1,000 with each request; dead letters, leased events and

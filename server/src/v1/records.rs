@@ -9,14 +9,14 @@ use axum::response::Response;
 use duly::records::{Cause, Cursor, Outcome, Page, Record, Records};
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::access::{self, granted_lasting};
 use super::event::text;
 use super::input::{InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
-use crate::api::RecordView;
+use crate::api::{RecordPage, RecordView};
 use crate::auth::Scope;
 use crate::bus::Pool;
 use crate::state::App;
@@ -79,21 +79,6 @@ pub(super) fn check_time(name: &str, time: Option<u64>) -> Result<()> {
             "{name} is {time}; it must be at most {TIME_MS_MAX}"
         ))),
     }
-}
-
-/// A page of records.
-#[derive(Default, Serialize, ToSchema)]
-pub(super) struct RecordPage {
-    /// The records. There may be fewer than the limit, or none, although `next` is there: a request
-    /// with a filter looks at 64,000 records of the queue at most, and `next` is where it stopped.
-    items: Vec<RecordView>,
-    /// The `after` of the next page; absent after the last one.
-    #[schema(example = "1767225600000000-7-01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
-    next: Option<String>,
-    /// The `after` that finds later records, also after the last page; absent before the first
-    /// record.
-    #[schema(example = "1767225600000000-7-01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
-    end: Option<String>,
 }
 
 /// The most pages that are read for one.

@@ -145,7 +145,7 @@ pub(super) async fn replay(
     }
     let push = async {
         let page = records::read_page(pool, handle.name(), filter).await?;
-        grant.check(&app.tokens).await.map_err(refused)?;
+        grant.check(&app.tokens).await?;
         if !request.dry_run {
             let target = format!("{queue}, replay {name}");
             let place = (pool, namespace.as_str(), target.as_str());

@@ -1,13 +1,12 @@
 //! The forms of requests about schedules, and of their responses.
 
 use duly::ErrorKind;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::{self, any_json};
 use super::problem::{Problem, Result};
-use crate::api::ScheduleView;
 use crate::lmstfy::names::{NAME_BYTES_MAX, is_name};
 use crate::schedules::NewSchedule;
 
@@ -132,28 +131,6 @@ pub(super) struct SchedulePageQuery {
     /// The size of the page, 1 to 1,000. Default: 100.
     #[param(minimum = 1, maximum = 1000, example = 100)]
     pub(super) limit: Option<usize>,
-}
-
-/// A page of schedules.
-#[derive(Serialize, ToSchema)]
-pub(super) struct SchedulePage {
-    /// The schedules, sorted by name. A page ends after 16 MiB of payloads, so there may be fewer than
-    /// the limit although `next` is there.
-    pub(super) items: Vec<ScheduleView>,
-    /// The `after` of the next page; absent after the last one.
-    #[schema(example = "nightly")]
-    pub(super) next: Option<String>,
-}
-
-/// An occurrence that was pushed.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Run {
-    /// The id of its event.
-    #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
-    pub(super) id: String,
-    /// The queue of its event.
-    #[schema(example = "report")]
-    pub(super) queue: String,
 }
 
 impl ScheduleBody {

@@ -15,12 +15,11 @@ use duly::admin::Schedule;
 
 use super::access::{
     self, granted_call, granted_namespace, granted_namespace_json, granted_namespace_lasting,
-    refused,
 };
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
-use super::schedule_forms::{Run, ScheduleBody, SchedulePage, SchedulePageQuery, SchedulePath};
-use crate::api::ScheduleView;
+use super::schedule_forms::{ScheduleBody, SchedulePageQuery, SchedulePath};
+use crate::api::{Run, SchedulePage, ScheduleView};
 use crate::auth::{Action, Grant, LimitedCall, Scope};
 use crate::bus::Pool;
 use crate::lmstfy::names::is_name;
@@ -52,7 +51,7 @@ async fn found(
     if !grant.is_for(queue) {
         return Err(path.unknown());
     }
-    grant.allows_any(scopes, queue).map_err(refused)?;
+    grant.allows_any(scopes, queue)?;
     Ok(schedule)
 }
 
@@ -133,7 +132,7 @@ pub(super) async fn list(
         queue.is_some_and(|queue| grant.allows_any(&SEES, queue).is_ok())
     };
     let read = async {
-        let allowed = grant.check(&app.tokens).await.map_err(refused)?;
+        let allowed = grant.check(&app.tokens).await?;
         let of = Some(namespace.as_str());
         let is_seen = |schedule: &Schedule| is_seen(schedule, &allowed);
         Ok(schedules::page(pool.bus(), of, is_seen, after.as_deref(), limit).await?)
@@ -189,7 +188,7 @@ pub(super) async fn set(
     let options = body.options(&path.namespace)?;
     let queue = options.queue().as_str();
     let queue = queue.split_once('.').map_or(queue, |(_, queue)| queue);
-    grant.allows(Scope::Admin, queue).map_err(refused)?;
+    grant.allows(Scope::Admin, queue)?;
     let schedules = pool.bus().schedules();
     let before = schedules.get(&name).await?;
     if let Some(before) = &before {

@@ -226,7 +226,7 @@ pub(super) async fn set(
     let body: WebhookBody = input::json(&app, &grant, &headers, body).await?;
     let (turn, grant) = access::turn(&app, (pool, &namespace), &grant).await?;
     let gets = grant.allows(Scope::Consume, &queue); // its URL gets the events
-    gets.map_err(access::refused)?;
+    gets?;
     pool.queue(&namespace, &queue)?; // a name that the library refuses
     let key = TargetKey::new(pool.name(), &namespace, &queue);
     let stored = app.webhooks.get(&key).await?;

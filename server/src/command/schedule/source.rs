@@ -1,9 +1,8 @@
 //! The trait of what commands of schedules work on, implemented for a store and for a server.
 
-use duly_server::api::ScheduleView;
+use duly_server::api::{Run, SchedulePage, ScheduleView};
 use duly_server::schedules::{self, NewSchedule, PAGE_MAX};
 use reqwest::Method;
-use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -18,13 +17,6 @@ pub(crate) enum ScheduleAction {
     Pause,
     Resume,
     Remove,
-}
-
-/// An occurrence that was pushed.
-#[derive(Clone, Debug)]
-pub(crate) struct Run {
-    pub(crate) id: String,
-    pub(crate) queue: String,
 }
 
 /// The schedules of a store or a server, under the names that the library has.
@@ -137,13 +129,6 @@ fn named(namespace: &str, view: ScheduleView) -> ScheduleView {
     }
 }
 
-/// A page of `/v1/{namespace}/schedules`.
-#[derive(Deserialize)]
-struct SchedulePage {
-    items: Vec<ScheduleView>,
-    next: Option<String>,
-}
-
 impl ScheduleSource for Server {
     async fn schedules(
         &self,
@@ -233,14 +218,9 @@ impl ScheduleSource for Server {
     async fn run_schedule(&self, name: &str) -> Result<Run> {
         let (namespace, own) = split(name)?;
         let path = ["v1", namespace, "schedules", own, "run"];
-        let pushed = self.http.send(Method::POST, &path, &[], None).await;
-        let pushed = pushed.map_err(|error| of_name(name, error))?;
-        match (pushed["id"].as_str(), pushed["queue"].as_str()) {
-            (Some(id), Some(queue)) => Ok(Run {
-                id: id.to_owned(),
-                queue: format!("{namespace}.{queue}"),
-            }),
-            _ => Err(CommandError::failed("the server's response has no id")),
-        }
+        let pushed = self.http.send_for(Method::POST, &path, &[], None).await;
+        let Run { id, queue } = pushed.map_err(|error| of_name(name, error))?;
+        let queue = format!("{namespace}.{queue}");
+        Ok(Run { id, queue })
     }
 }
