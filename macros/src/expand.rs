@@ -1,10 +1,10 @@
-//! Code generation from annotation and item.
+//! The expansion of the annotation, by the kind of its item.
 
-use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
-use syn::{Error, Generics, Ident, Item, spanned::Spanned};
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Error, Item, spanned::Spanned};
 
-use crate::{attr::Attr, errors::Errors, function, signature, structure};
+use crate::{attr::Attr, errors::Errors, function, structure};
 
 /// Expands the annotation; on errors it emits the unchanged item beside them, so that no further
 /// errors follow.
@@ -46,91 +46,4 @@ fn misplaced(item: &Item) -> Error {
         span,
         format!("`#[delay_event]` belongs on a struct or an `async fn`, not on {kind}"),
     )
-}
-
-/// Returns a variable name that cannot clash with the user's code.
-pub(crate) fn private(name: &str) -> Ident {
-    private_at(Span::call_site(), name)
-}
-
-/// Returns the same name, located at `span` in messages.
-pub(crate) fn private_at(span: Span, name: &str) -> Ident {
-    format_ident!("__duly_{name}", span = Span::mixed_site().located_at(span))
-}
-
-/// Generates `impl Annotated`, with the annotation as a constant; `states` includes those of
-/// arguments.
-pub(crate) fn annotated(
-    attr: &Attr,
-    ident: &Ident,
-    generics: &Generics,
-    states: &[syn::Type],
-) -> TokenStream {
-    let (krate, queue) = (&attr.krate, &attr.queue);
-    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
-    let options = &attr.options;
-    let schedule = attr.schedule.as_ref().map(|when| {
-        let options = &attr.of_schedule;
-        quote! {
-            .schedule(#krate::__private::AnnotatedSchedule::new(#when) #(#options)*)
-        }
-    });
-    let blocking = attr.blocking.then(|| quote! { .blocking() });
-    let role = format_ident!(
-        "{}",
-        if attr.blocking {
-            "BlockingHandler"
-        } else {
-            "Handler"
-        }
-    );
-    let states = (!states.is_empty()).then(|| {
-        quote! { .states(const { &[#(#krate::__private::StateRequirement::of::<#states>()),*] }) }
-    });
-    let upgrade = attr.upgrade.as_ref().map(|function| {
-        // An error about a function of another type points to its name.
-        let span = Span::call_site().located_at(function.span());
-        let found = signature::shown_at(function.span(), krate);
-        let old = private_at(function.span(), "old");
-        let call = quote_spanned! { span =>
-            #found::__private::upgraded::<Self::Value, _>(#function(#old))
-        };
-        quote! {
-            const UPGRADE: ::core::option::Option<#krate::__private::Upgrade<Self::Value>> =
-                ::core::option::Option::Some(#krate::__private::Upgrade::new(
-                    |#old: #krate::__private::OldPayload<'_>| #call,
-                ));
-        }
-    });
-    quote! {
-        #[automatically_derived]
-        impl #impl_generics #krate::__private::Annotated for #ident #ty_generics #where_clause {
-            type Value = <Self as #krate::__private::#role>::Payload;
-            const ANNOTATION: #krate::__private::Annotation =
-                #krate::__private::Annotation::new(#queue) #(#options)* #schedule #blocking #states;
-            #upgrade
-        }
-    }
-}
-
-/// Generates the registration, by which the bus finds the handler, and its constructor.
-pub(crate) fn registered(attr: &Attr, ident: &Ident, made: &TokenStream) -> TokenStream {
-    let krate = &attr.krate;
-    let kind = if attr.blocking {
-        quote! { blocking }
-    } else {
-        quote! { of }
-    };
-    quote! {
-        #[automatically_derived]
-        impl #krate::__private::Construct for #ident {
-            fn construct() -> Self {
-                #made
-            }
-        }
-
-        #krate::__private::inventory::submit! {
-            #krate::__private::Registration::#kind::<#ident>()
-        }
-    }
 }

@@ -8,7 +8,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{Attribute, Generics, ItemFn, ReturnType, spanned::Spanned};
 
-use crate::{attr::Attr, errors::Errors, expand, signature};
+use crate::{attr::Attr, errors::Errors, generated, names, signature};
 
 pub(crate) fn expand(attr: &Attr, item: &ItemFn, errors: &mut Errors) -> TokenStream {
     let arguments = signature::read(attr, &item.sig, errors);
@@ -17,11 +17,11 @@ pub(crate) fn expand(attr: &Attr, item: &ItemFn, errors: &mut Errors) -> TokenSt
     let said = item.attrs.iter().filter(|attribute| is_of_type(attribute));
     let kept = &item.attrs;
     let states = [attr.states.as_slice(), &arguments.states].concat();
-    let annotated = expand::annotated(attr, ident, &Generics::default(), &states);
+    let annotated = generated::annotated(attr, ident, &Generics::default(), &states);
     let handler = handler(attr, item, &arguments);
     let registered = attr
         .register
-        .then(|| expand::registered(attr, ident, &quote! { Self {} }));
+        .then(|| generated::registered(attr, ident, &quote! { Self {} }));
     // A registration elsewhere cannot be seen here.
     let unused = (!attr.register).then(|| quote! { #[allow(dead_code)] });
     quote! {
@@ -58,7 +58,7 @@ fn handler(attr: &Attr, item: &ItemFn, arguments: &signature::Arguments) -> Toke
         (quote! { Handler }, quote! { .await })
     };
     // Names that cannot clash with the user's code.
-    let [event, cx, returned] = ["event", "cx", "returned"].map(expand::private);
+    let [event, cx, returned] = ["event", "cx", "returned"].map(names::private);
     // Everything after the event comes from the context.
     let cx = if passed.len() > 1 {
         quote! { #cx }
@@ -77,8 +77,8 @@ fn handler(attr: &Attr, item: &ItemFn, arguments: &signature::Arguments) -> Toke
         ReturnType::Default => sig.output.span(),
         ReturnType::Type(_, ty) => ty.span(),
     };
-    let found = signature::shown_at(output, krate);
-    let shown = expand::private_at(output, "returned");
+    let found = names::shown_at(output, krate);
+    let shown = names::private_at(output, "returned");
     let converted = quote_spanned! { output => #found::__private::returned(#shown) };
     quote! {
         #[allow(deprecated)]

@@ -7,6 +7,8 @@ mod attr;
 mod errors;
 mod expand;
 mod function;
+mod generated;
+mod names;
 mod signature;
 mod structure;
 mod value;

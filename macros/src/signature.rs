@@ -1,13 +1,13 @@
 //! Parsing of the signature of a handler function.
 
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::TokenStream;
 use quote::{ToTokens, quote_spanned};
 use syn::{
     Error, FnArg, GenericArgument, Path, PathArguments, PathSegment, ReturnType, Signature, Type,
     spanned::Spanned,
 };
 
-use crate::{attr::Attr, errors::Errors, expand};
+use crate::{attr::Attr, errors::Errors, names};
 
 /// The arguments of a handler function.
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub(crate) fn read(attr: &Attr, signature: &Signature, errors: &mut Errors) -> A
     let mut arguments = Arguments {
         payload: errors.keep(payload(attr, signature, inputs.next())),
         states: Vec::new(),
-        passed: vec![expand::private("event").into_token_stream()],
+        passed: vec![names::private("event").into_token_stream()],
     };
     let mut contexts = 0;
     for input in inputs {
@@ -45,7 +45,7 @@ pub(crate) fn read(attr: &Attr, signature: &Signature, errors: &mut Errors) -> A
                 }
                 arguments
                     .passed
-                    .push(expand::private("cx").into_token_stream());
+                    .push(names::private("cx").into_token_stream());
             }
             Some(Argument::State(state)) => {
                 arguments.passed.push(state_of(&attr.krate, input, state));
@@ -191,15 +191,6 @@ fn last(ty: &Type) -> Option<&PathSegment> {
 /// Generates the state for one argument; an error about a foreign `State` points to it.
 fn state_of(krate: &Path, input: &FnArg, state: &Type) -> TokenStream {
     let span = input.span();
-    let (krate, cx) = (shown_at(span, krate), expand::private_at(span, "cx"));
+    let (krate, cx) = (names::shown_at(span, krate), names::private_at(span, "cx"));
     quote_spanned! { span => #krate::__private::state::<#state>(#cx) }
-}
-
-/// Returns the same path, resolved as before but located at `span` in messages.
-pub(crate) fn shown_at(span: Span, path: &Path) -> TokenStream {
-    let token = |mut token: TokenTree| {
-        token.set_span(token.span().located_at(span));
-        token
-    };
-    path.to_token_stream().into_iter().map(token).collect()
 }

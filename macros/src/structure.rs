@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::{Error, ItemStruct};
 
-use crate::{attr::Attr, errors::Errors, expand};
+use crate::{attr::Attr, errors::Errors, generated};
 
 pub(crate) fn expand(attr: &Attr, item: &ItemStruct, errors: &mut Errors) -> TokenStream {
     let (krate, ident, generics) = (&attr.krate, &item.ident, &item.generics);
@@ -14,14 +14,14 @@ pub(crate) fn expand(attr: &Attr, item: &ItemStruct, errors: &mut Errors) -> Tok
             "a generic handler is many handlers, add `register = false` and register each of them",
         ));
     }
-    let annotated = expand::annotated(attr, ident, generics, &attr.states);
+    let annotated = generated::annotated(attr, ident, generics, &attr.states);
     let registered = attr.register.then(|| {
         let made = if item.fields.is_empty() {
             quote! { Self {} }
         } else {
             quote_spanned! { ident.span() => <#ident as #krate::__private::ByDefault>::by_default() }
         };
-        expand::registered(attr, ident, &made)
+        generated::registered(attr, ident, &made)
     });
     quote! {
         #item

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use crate::relay::source::{CLAIM, DeferredRow, GROUPS_MAX, PAGE_BYTES, Settling};
-use crate::sqlite::source::NOW;
+use crate::sqlite::driver::NOW;
 
 /// Lists the groups behind a name: each is one step through the index.
 pub(crate) fn groups(connection: &Connection, behind: String) -> rusqlite::Result<Vec<String>> {

@@ -5,6 +5,9 @@ use rusqlite::{Connection, params};
 
 use crate::transaction::{Done, Transaction};
 
+/// The time of the database, in milliseconds since 1970.
+pub(crate) const NOW: &str = "cast((julianday('now') - 2440587.5) * 86400000 as integer)";
+
 impl Transaction for Connection {
     #[allow(clippy::unused_async)] // the trait's is
     async fn insert_events(&mut self, events: Vec<Vec<u8>>) -> Result<()> {

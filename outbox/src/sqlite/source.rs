@@ -19,7 +19,7 @@ use crate::relay::source::{
 };
 use crate::schema::{self, Database};
 use crate::sqlite::deferred;
-use crate::sqlite::driver::failed;
+use crate::sqlite::driver::{NOW, failed};
 
 /// How long a call waits for other writers.
 const BUSY_MAX: Duration = Duration::from_secs(10);
@@ -27,8 +27,6 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 const COUNTED_MAX: u32 = 100_000;
 /// The most ends that one sweep deletes.
 const DONE_MAX: usize = 10_000;
-/// The time of the database, in milliseconds since 1970.
-pub(crate) const NOW: &str = "cast((julianday('now') - 2440587.5) * 86400000 as integer)";
 
 /// An outbox in a file.
 pub(crate) struct SqliteSource {

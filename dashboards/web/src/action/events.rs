@@ -5,8 +5,8 @@ use std::time::Duration;
 use duly::QueueName;
 use duly::admin::Events;
 
+use super::input::{delay, known, meant, rate, too_many};
 use super::kind::Action;
-use super::perform::{delay, known, meant, rate, too_many};
 use crate::app::App;
 use crate::error::{PageError, Result};
 use crate::grant::Extent;

@@ -2,6 +2,7 @@
 
 mod chosen;
 mod events;
+mod input;
 mod kind;
 mod perform;
 mod replay;

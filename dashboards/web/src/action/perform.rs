@@ -7,8 +7,9 @@ use duly::admin::StoredEvent;
 use duly::{CancelOutcome, ChangeOutcome, EventId, QueueName};
 use tokio::sync::OwnedMutexGuard;
 
+use super::input::{delay, known, meant, number, rate, too_many};
 use super::kind::Action;
-use super::{SWEEP_RATE, events, replay, schedule, sweep_filter};
+use super::{events, replay, schedule, sweep_filter};
 use crate::access::Role;
 use crate::app::App;
 use crate::error::{PageError, Result};
@@ -76,14 +77,6 @@ pub(super) async fn perform(
     Ok((done, queue.to_string()))
 }
 
-/// Fails unless the store has the queue, so that a wrong address sets nothing.
-pub(super) async fn known(app: &App, queue: &QueueName) -> Result<()> {
-    match in_time(app.bus.queues()).await?.binary_search(queue) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(PageError::not_found(format!("there is no queue {queue}"))),
-    }
-}
-
 /// Returns the turn of who has a namespace to set something of a queue; refuses a first setting where
 /// as many queues of the namespace have some as may.
 async fn turn_with_room(
@@ -143,16 +136,6 @@ pub(super) async fn on_event(
     }
 }
 
-/// Fails for a queue of duly itself: what is in it is a schedule, a reply or a line of the audit, and
-/// none of the events that somebody means.
-pub(super) fn meant(queue: &QueueName) -> Result<()> {
-    if queue.is_own() {
-        let text = format!("{queue} is a queue of duly itself; its events are not changed");
-        return Err(PageError::invalid(text));
-    }
-    Ok(())
-}
-
 async fn change(app: &App, event: &StoredEvent, action: Action, fields: &Fields) -> Result<String> {
     let id = event.id;
     if action == Action::Cancel {
@@ -178,50 +161,11 @@ async fn change(app: &App, event: &StoredEvent, action: Action, fields: &Fields)
     }
 }
 
-/// Reads the delay of a form.
-pub(super) fn delay(fields: &Fields) -> Result<Duration> {
-    let seconds = number(fields, "delay")?.unwrap_or(0.0);
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| PageError::invalid("the delay must be 0 to 4294967295 seconds"))
-}
-
-/// Reads the rate of a sweep.
-pub(super) fn rate(fields: &Fields) -> Result<f64> {
-    let rate = number(fields, "rate")?.unwrap_or(SWEEP_RATE);
-    if (0.001..=1e6).contains(&rate) {
-        Ok(rate)
-    } else {
-        Err(PageError::invalid(
-            "the rate must be 0.001 to 1000000 in a second",
-        ))
-    }
-}
-
-/// The error of a sweep for which there is no room.
-pub(super) fn too_many() -> PageError {
-    let text = "too many sweeps run already, yours or in all; wait until one is done, or stop one";
-    PageError::new(StatusCode::TOO_MANY_REQUESTS, text)
-}
-
 fn gone(id: EventId, state: &str) -> PageError {
     PageError::new(
         StatusCode::CONFLICT,
         format!("nothing was done: event {id} is {state}"),
     )
-}
-
-fn number(fields: &Fields, name: &str) -> Result<Option<f64>> {
-    let Some(text) = fields.get(name) else {
-        return Ok(None);
-    };
-    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
-    let wrong = || {
-        PageError::invalid(format!(
-            "{name} is “{}”; it must be a number",
-            text::shown(text, 40)
-        ))
-    };
-    number.map(Some).ok_or_else(wrong)
 }
 
 fn sweep(app: &App, visit: &Visit, action: Action, fields: &Fields) -> Result<(String, String)> {

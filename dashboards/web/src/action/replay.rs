@@ -1,7 +1,7 @@
 //! A sweep over the records that a filter finds: what had ended is pushed once more.
 
+use super::input::{rate, too_many};
 use super::kind::Action;
-use super::perform::{rate, too_many};
 use super::{Input, SWEEP_RATE};
 use crate::app::App;
 use crate::error::{PageError, Result};
