@@ -189,6 +189,7 @@ fn scripts_say_what_bounds_them_and_order_no_texts() {
     files.retain(|file| !file.path.ends_with("rights.lua")); // it asks, and touches no key
     expect_none(&scripts::without_bound(&files));
     expect_none(&scripts::counted(&files));
+    expect_none(&scripts::counted(&project(&SOURCES[1..])));
     expect_none(&scripts::ordered_texts(&files));
 }
 

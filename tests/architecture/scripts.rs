@@ -74,7 +74,8 @@ pub(crate) fn without_bound(files: &[File]) -> Vec<String> {
     wrong
 }
 
-/// Where a script counts: an argument or a key by its place, which a table has by its name.
+/// Where a script counts: an argument or a key by its place, which a table has by its name. A script
+/// in a text of Rust names them by its locals.
 pub(crate) fn counted(files: &[File]) -> Vec<String> {
     let mut wrong = Vec::new();
     for file in files.iter().filter(|file| file.path.ends_with(".lua")) {
@@ -87,7 +88,30 @@ pub(crate) fn counted(files: &[File]) -> Vec<String> {
             }
         }
     }
+    for file in files
+        .iter()
+        .filter(|file| file.is_rust() && !is_of_tests(&file.path))
+    {
+        for (number, line) in file.code() {
+            if counts_in(line) {
+                wrong.push(format!("{}:{number}: counts; name it", file.path));
+            }
+        }
+    }
     wrong
+}
+
+fn is_of_tests(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("/tests.rs")
+}
+
+fn counts_in(text: &str) -> bool {
+    ["ARGV[", "KEYS["].iter().any(|table| {
+        let mut behind = text
+            .match_indices(table)
+            .map(|(at, it)| &text[at + it.len()..]);
+        behind.any(|it| it.trim_start().starts_with(|c: char| c.is_ascii_digit()))
+    })
 }
 
 /// Where texts are compared by their order, which follows the locale of the server: beside a literal,
@@ -242,6 +266,15 @@ mod tests {
         assert_eq!(counts("local id, key = ARGV[4], KEYS[1]\n"), 2);
         assert_eq!(
             counts("local id = ARGV.id[at] -- not ARGV[4]\nlook(#ARGV, META)\n"),
+            0
+        );
+        let counts = |text: &str| counted(&[File::new("server/src/a.rs", text)]).len();
+        assert_eq!(
+            counts("run(\"return {KEYS[1],\n  ARGV[ 2]}\", r#\"ARGV[1]\"#)\n"),
+            2
+        );
+        assert_eq!(
+            counts("/// `ARGV[1]`\nrun(\"for at = 1, #ARGV do f(ARGV[at]) end\")\n"),
             0
         );
     }

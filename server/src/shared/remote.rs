@@ -34,86 +34,112 @@ const OPTIONS: ClientOptions = ClientOptions {
     ],
 };
 
+/// A script, whose keys and arguments are locals by their names, in the order in which a call has
+/// them. What a call has beyond them begins at `more_keys` and at `more`.
+macro_rules! script {
+    ($head:literal, [$($key:ident),+], [$($argument:ident),+], $body:literal $(,)?) => {
+        ClientScript::new(concat!(
+            $head,
+            "local ", stringify!($($key),+), " = unpack(KEYS, 1, 8)\n",
+            "local ", stringify!($($argument),+), " = unpack(ARGV, 1, 8)\n",
+            "local more_keys = 1 + #{", $("'", stringify!($key), "', ",)+ "}\n",
+            "local more = 1 + #{", $("'", stringify!($argument), "', ",)+ "}\n",
+            $body
+        ))
+    };
+}
+
 /// A script that may call `raise`, which gives a version a number that none has had: by the time of its
 /// Redis, so that it differs from those that a Redis had which is back with older data.
 macro_rules! raising {
-    ($text:literal $(,)?) => {
-        ClientScript::new(concat!(
+    ([$($key:ident),+], [$($argument:ident),+], $body:literal $(,)?) => {
+        script!(
             "local function raise(version)
                local now = redis.call('TIME')
                local next = tonumber(redis.call('GET', version) or '0') + 1
                next = math.max(next, tonumber(now[1]) * 1e6 + tonumber(now[2]))
                redis.call('SET', version, string.format('%.0f', next))
              end\n",
-            $text
-        ))
+            [$($key),+],
+            [$($argument),+],
+            $body
+        )
     };
 }
 
-/// Calls the command `ARGV[1]` on the hash `KEYS[1]` with each `ARGV[2]` of the further arguments,
-/// and raises the version `KEYS[2]`, if there is one. Returns the sum of the replies.
+/// Calls a command on a hash with each so many words of the further arguments, and raises the version,
+/// if there is one. Returns the sum of the replies.
 static CHANGE: LazyLock<ClientScript> = LazyLock::new(|| {
     raising!(
-        "local words = tonumber(ARGV[2])
-         local changed = 0
-         for at = 3, #ARGV, words do
-           changed = changed + redis.call(ARGV[1], KEYS[1], unpack(ARGV, at, at + words - 1))
+        [hash, version],
+        [command, words],
+        "local changed = 0
+         for at = more, #ARGV, tonumber(words) do
+           changed = changed + redis.call(command, hash, unpack(ARGV, at, at + words - 1))
          end
-         if KEYS[2] then raise(KEYS[2]) end
+         if version then raise(version) end
          return changed",
     )
 });
 
-/// Removes the token `ARGV[1]` from `KEYS[1]`, and what is kept of it from further tables, unless a row
-/// `ARGV[2]` is given and its row is another one, and raises the version `KEYS[2]`. Returns how many
-/// tokens are gone.
+/// Removes a token, and what is kept of it in further tables, unless a row is given and its row is
+/// another one, and raises the version. Returns how many tokens are gone.
 static REMOVE_TOKEN: LazyLock<ClientScript> = LazyLock::new(|| {
     raising!(
-        "if ARGV[2] and redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
-         raise(KEYS[2])
-         for at = 3, #KEYS do redis.call('HDEL', KEYS[at], ARGV[1]) end
-         return redis.call('HDEL', KEYS[1], ARGV[1])",
+        [tokens, version],
+        [token, row],
+        "if row and redis.call('HGET', tokens, token) ~= row then return 0 end
+         raise(version)
+         for at = more_keys, #KEYS do redis.call('HDEL', KEYS[at], token) end
+         return redis.call('HDEL', tokens, token)",
     )
 });
 
-/// Takes one of `ARGV[1]` calls in a window of `ARGV[2]` ms that begins with its first call; returns
+/// Takes one of the calls in a window of so many ms that begins with its first call; returns
 /// when the window ends, or 0 and how many ms are left of a window in which there is none. It runs
 /// on a server whose memory is full, which consumers drain: it needs a few bytes, until the window
 /// ends.
 static TAKE: LazyLock<ClientScript> = LazyLock::new(|| {
-    ClientScript::new(
-        "#!lua flags=allow-oom
-         local taken = tonumber(redis.call('GET', KEYS[1]) or '0')
-         if taken >= tonumber(ARGV[1]) then
-           return {0, math.max(redis.call('PTTL', KEYS[1]), 1)}
+    script!(
+        "#!lua flags=allow-oom\n",
+        [counter],
+        [calls, window_ms],
+        "local taken = tonumber(redis.call('GET', counter) or '0')
+         if taken >= tonumber(calls) then
+           return {0, math.max(redis.call('PTTL', counter), 1)}
          end
-         redis.call('INCR', KEYS[1])
-         if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-         return {redis.call('PEXPIRETIME', KEYS[1]), 0}",
+         redis.call('INCR', counter)
+         if redis.call('PTTL', counter) < 0 then redis.call('PEXPIRE', counter, window_ms) end
+         return {redis.call('PEXPIRETIME', counter), 0}",
     )
 });
 
-/// Gives a call back, if its window, which ends at `ARGV[1]`, is not over.
+/// Gives a call back, if its window is not over.
 static GIVE_BACK: LazyLock<ClientScript> = LazyLock::new(|| {
-    ClientScript::new(
-        "#!lua flags=allow-oom
-         local taken = tonumber(redis.call('GET', KEYS[1]) or '0')
-         local is_over = redis.call('PEXPIRETIME', KEYS[1]) ~= tonumber(ARGV[1])
-         if taken > 0 and not is_over then redis.call('DECR', KEYS[1]) end
+    script!(
+        "#!lua flags=allow-oom\n",
+        [counter],
+        [ends_ms],
+        "local taken = tonumber(redis.call('GET', counter) or '0')
+         local is_over = redis.call('PEXPIRETIME', counter) ~= tonumber(ends_ms)
+         if taken > 0 and not is_over then redis.call('DECR', counter) end
          return taken",
     )
 });
 
-/// Adds the line `ARGV[2]` to the trail `KEYS[1]`, which keeps some `ARGV[1]` of them, at a place behind
-/// those of this trail and of the other one, `KEYS[2]`.
+/// Adds a line to a trail, which keeps about so many of them, at a place behind those of this trail and
+/// of the other one.
 static ADD_LINE: LazyLock<ClientScript> = LazyLock::new(|| {
-    ClientScript::new(
+    script!(
+        "",
+        [trail, other],
+        [most, line],
         "local function last(trail)
            local newest = redis.call('XREVRANGE', trail, '+', '-', 'COUNT', 1)[1]
            return newest and tonumber(string.match(newest[1], '^%d+')) or 0
          end
-         local place = string.format('%.0f-0', math.max(last(KEYS[1]), last(KEYS[2])) + 1)
-         redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], place, 'line', ARGV[2])
+         local place = string.format('%.0f-0', math.max(last(trail), last(other)) + 1)
+         redis.call('XADD', trail, 'MAXLEN', '~', most, place, 'line', line)
          return 0",
     )
 });
