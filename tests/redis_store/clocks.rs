@@ -1,5 +1,7 @@
 //! A server whose clock steps.
 
+mod timed;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

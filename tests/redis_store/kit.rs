@@ -315,3 +315,40 @@ impl Pair {
         stop(&self.handling).await;
     }
 }
+
+/// What is logged by this process from some time on, by whichever thread.
+pub(crate) struct Log(usize);
+
+static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+struct Lines;
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LINES.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Reads it from now on.
+    pub(crate) fn here() -> Self {
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        ONCE.call_once(|| {
+            let lines = tracing_subscriber::fmt()
+                .with_ansi(false)
+                .with_writer(|| Lines);
+            tracing::subscriber::set_global_default(lines.finish()).expect("it is the first");
+        });
+        Self(LINES.lock().unwrap().len())
+    }
+
+    pub(crate) fn has(&self, words: &str) -> bool {
+        let lines = LINES.lock().unwrap();
+        String::from_utf8_lossy(&lines[self.0..]).contains(words)
+    }
+}

@@ -21,6 +21,7 @@ mod costs;
 mod damage;
 mod database;
 mod durable;
+mod evicting;
 mod expiring;
 mod failover;
 mod faulty;

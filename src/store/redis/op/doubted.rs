@@ -63,6 +63,14 @@ async fn run(shared: Weak<Shared>, mut doubted: mpsc::Receiver<BucketKey>) {
         let calls = stream::iter(buckets).map(|bucket| call(Arc::clone(&shared), bucket));
         // The first call of a caller after one that failed is in doubt again.
         calls.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await;
+        // Of those that are in doubt again it was no slow call.
+        let is_doubted = |bucket| shared.keys(bucket).is_doubted.load(Ordering::Relaxed);
+        if called.keys().any(is_doubted) {
+            tracing::warn!(
+                "the server's clock is not believed; the store's time goes on without it until it has \
+                 stood for ten seconds"
+            );
+        }
     }
 }
 
