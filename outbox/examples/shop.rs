@@ -55,7 +55,13 @@ async fn main() -> Result<(), Failed> {
         );
         return Ok(());
     };
-    let pool = PgPool::connect(&url).await?;
+    run(&url).await
+}
+
+/// Takes an order, and waits until it is closed.
+#[allow(clippy::print_stdout)]
+pub(crate) async fn run(url: &str) -> Result<(), Failed> {
+    let pool = PgPool::connect(url).await?;
     pool.execute(schema(Database::Postgres)).await?; // a migration's work
     pool.execute("create table if not exists orders (id bigint primary key, state text)")
         .await?;

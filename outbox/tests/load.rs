@@ -1,14 +1,16 @@
 //! A load whose transactions commit, roll back, hang and are killed, beside kills and immediate stops of
 //! the server, kills of Redis, of clients and of relays, and relays that are stopped and go on later:
-//! what is handled is what was committed, once, and not before.
+//! what is handled is what was committed, once, and not before. Some events are due later, and their
+//! time passes while something is away; some have keys. Each has its effect once.
 
 use std::env;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use duly::EventBuilder;
 use duly::prelude::*;
-use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
+use duly_outbox::{Database, PushEventIn, Relay, RelayOptions, schema};
 use parking_lot::Mutex;
 use sqlx::{Connection, Executor};
 use sqlx_0_8::postgres::{PgConnectOptions, PgPoolOptions};
@@ -88,7 +90,8 @@ pub(crate) enum Server {
 impl Server {
     /// Starts a server with the tables; returns its URL, too.
     fn start(database: Database) -> (Self, String) {
-        let orders = "create table orders (number bigint primary key)";
+        let orders = "create table orders (number bigint primary key); \
+                      create table effects (number bigint)";
         if database == Database::Mysql {
             let server = MariaDb::start();
             server.sql("create database shop");
@@ -130,6 +133,33 @@ fn rows(url: &str) -> Rows {
     Rows::Postgres(pool.connect_lazy_with(url.parse::<PgConnectOptions>().unwrap()))
 }
 
+/// The event of an order: due at once or within some seconds, without keys or with.
+fn event(queue: &Queue<crate::world::Order>, number: u64) -> EventBuilder<crate::world::Order> {
+    let event = queue.event(order(number));
+    let event = match number % 4 {
+        0 => event,
+        1 => event.key(format!("customer:{}", number % 7)),
+        2 => event.unique(format!("order:{number}"), Unique::Keep),
+        _ => event
+            .key(format!("customer:{}", number % 7))
+            .unique(format!("order:{number}"), Unique::Replace),
+    };
+    event.when(When::After(due_after(number)))
+}
+
+fn due_after(number: u64) -> Duration {
+    Duration::from_millis(number % 2 * (number * 97 % 2_000))
+}
+
+/// The options of an event by plain SQL.
+fn options(number: u64) -> String {
+    match number % 4 {
+        0 => "{}".to_owned(),
+        1 => format!("{{\"key\": \"customer:{}\"}}", number % 7),
+        _ => format!("{{\"unique\": \"order:{number}\", \"on_taken\": \"replace\"}}"),
+    }
+}
+
 /// Inserts an order and its event, and ends the transaction in some way.
 async fn place(
     url: &str,
@@ -153,10 +183,13 @@ async fn place(
         .await?;
     pause(wait / 2).await;
     if number.is_multiple_of(3) {
-        let sql = format!("select duly_push('orders', '{{\"number\": {number}}}')");
+        let (after, options) = (due_after(number).as_millis(), options(number));
+        let sql = format!(
+            "select duly_push('orders', '{{\"number\": {number}}}', '{after} ms', '{options}')"
+        );
         tx.batch_execute(&sql).await?;
     } else {
-        queue.push_in(&mut tx, order(number), When::Now).await?;
+        event(queue, number).push_in(&mut tx).await?;
     }
     pause(wait).await;
     match ending {
@@ -190,11 +223,14 @@ async fn place_in_mysql(
     insert.execute(&mut *tx).await?;
     pause(wait / 2).await;
     if number.is_multiple_of(3) {
-        let call = sqlx::query("call duly_push('orders', ?, null, null)");
+        let call = sqlx::query("call duly_push('orders', ?, ?, ?)");
         let call = call.bind(format!("{{\"number\": {number}}}"));
+        let call = call
+            .bind(due_after(number).as_secs_f64())
+            .bind(options(number));
         call.execute(&mut *tx).await?;
     } else {
-        queue.push_in(&mut tx, order(number), When::Now).await?;
+        event(queue, number).push_in(&mut tx).await?;
     }
     pause(wait).await;
     match ending {
@@ -286,6 +322,12 @@ async fn run(database: Database, seed: u64) {
     let doubled = seen.ids().into_iter().filter(|(_, ids)| ids.len() != 1);
     assert_eq!(doubled.collect::<Vec<_>>(), [], "accepted twice");
     assert_eq!(seen.early(), [0; 0], "handled before the commit");
+    let effects = rows.numbers("select number from effects order by number");
+    assert_eq!(
+        effects.await.unwrap(),
+        committed,
+        "each has its effect once"
+    );
     let refused = rows
         .numbers("select count(*) from duly_outbox_refused")
         .await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
+use duly_outbox::{Database, FinishIn, PushIn, Relay, RelayOptions, schema};
 use parking_lot::Mutex;
 use sqlx::MySqlPool;
 use sqlx_0_8::{Executor, PgPool};
@@ -46,6 +46,32 @@ impl Rows {
                 rows.map_err(|error| error.to_string())
             }
         }
+    }
+
+    /// The effect of an order, in the transaction that finishes its event.
+    async fn effect(&self, event: &Event<Order>, cx: &Context) -> Result<(), String> {
+        let number = event.payload.number;
+        let insert = format!("insert into effects values ({number})");
+        let done = async {
+            match self {
+                Self::Postgres(pool) => {
+                    let mut tx = pool.begin().await?;
+                    if !cx.finish_in(&mut tx, event).await?.is_again() {
+                        tx.execute(&*insert).await?;
+                        tx.commit().await?;
+                    }
+                }
+                Self::Mysql(pool) => {
+                    let mut tx = pool.begin().await?;
+                    if !cx.finish_in(&mut tx, event).await?.is_again() {
+                        sqlx::Executor::execute(&mut *tx, sqlx::AssertSqlSafe(insert)).await?;
+                        tx.commit().await?;
+                    }
+                }
+            }
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+        };
+        done.await.map_err(|error| error.to_string())
     }
 }
 
@@ -107,7 +133,7 @@ impl Seen {
 }
 
 #[delay_event(queue = "orders", register = false, workers = 16)]
-async fn handle(event: Event<Order>, seen: duly::State<Seen>) -> Result<(), Failure> {
+async fn handle(event: Event<Order>, cx: &Context, seen: duly::State<Seen>) -> Result<(), Failure> {
     let (number, seen) = (event.payload.number, &seen.0.0);
     if let Some(rows) = &seen.rows {
         let sql = format!("select number from orders where number = {number}");
@@ -116,6 +142,7 @@ async fn handle(event: Event<Order>, seen: duly::State<Seen>) -> Result<(), Fail
             Ok(_) => {}
             Err(error) => return Err(Failure::retry(error)), // the server was killed
         }
+        rows.effect(&event, cx).await.map_err(Failure::retry)?;
     }
     seen.ids
         .lock()
