@@ -30,7 +30,7 @@ const CONTROL: i64 = 100;
 /// other programs a tenth takes what it takes.
 const GROWTH_MAX: u32 = 3;
 /// What takes less than this is as quick.
-const UNNOTICED: Duration = Duration::from_millis(10);
+const UNNOTICED: Duration = Duration::from_millis(50);
 
 /// When events were handled, and how often.
 #[derive(Clone, Default)]
