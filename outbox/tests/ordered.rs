@@ -152,7 +152,7 @@ async fn stands(fault: Fault, outbox: Outbox, expected: &BTreeSet<u64>) {
     for round in 0..EACH - 2 {
         push(&outbox, &queue, 2 * round).await;
         let tried = tries.load(Ordering::Relaxed);
-        let is_tried = async || tries.load(Ordering::Relaxed) >= tried + 4;
+        let is_tried = async || tries.load(Ordering::Relaxed) >= tried + 2;
         eventually("deferred rows are tried", is_tried).await;
     }
     // Another relay knows nothing of what this one has tried.
