@@ -19,6 +19,8 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What a browser fetches.
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
+/// The description of `/v1`, which needs no token.
+const DESCRIPTION: &str = "/v1/openapi.json";
 /// What names queues or pools, and asks for no account where there are some.
 const OPEN: [&str; 4] = ["/info", "/metrics", "/pools", "/version"];
 
@@ -26,7 +28,7 @@ const OPEN: [&str; 4] = ["/info", "/metrics", "/pools", "/version"];
 /// response; it could act.
 pub(crate) async fn refuse_foreign(request: Request, next: Next) -> Response {
     let text = "a page of another origin has sent this request; its origin may do nothing";
-    if !is_foreign(request.headers()) {
+    if !is_foreign(request.headers(), request.uri().path()) {
         next.run(request).await
     } else if request.uri().path().starts_with("/v1/") {
         v1::forbidden(text)
@@ -62,11 +64,12 @@ fn refused(text: &str) -> Response {
     reply::json(StatusCode::FORBIDDEN, &json!({"error": text}))
 }
 
-/// Whether a browser says that another origin sends the request. A link that its user follows is no
-/// such request, and other clients say nothing.
-fn is_foreign(headers: &HeaderMap) -> bool {
+/// Whether a browser says that another origin sends the request. A link to a page is no such request,
+/// and other clients say nothing. What needs a token is no page: a link to it could consume.
+fn is_foreign(headers: &HeaderMap, path: &str) -> bool {
+    let is_page = !path.starts_with("/api/") && (!path.starts_with("/v1/") || path == DESCRIPTION);
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let is_link = text(FETCH_MODE) == Some("navigate") && text(header::ORIGIN).is_none();
+    let is_link = is_page && text(FETCH_MODE) == Some("navigate") && text(header::ORIGIN).is_none();
     if let Some(site) = text(FETCH_SITE) {
         return !matches!(site, "same-origin" | "none") && !is_link;
     }
@@ -111,7 +114,8 @@ mod tests {
 
     #[test]
     fn a_page_of_another_origin_is_told_from_all_else() {
-        let is_foreign = |pairs: &[_]| is_foreign(&headers(pairs));
+        let is_foreign_to = |path: &str, pairs: &[_]| is_foreign(&headers(pairs), path);
+        let is_foreign = |pairs: &[_]| is_foreign_to("/dashboard/", pairs);
         let host = (header::HOST, "localhost:7778");
         assert!(!is_foreign(std::slice::from_ref(&host)));
         assert!(!is_foreign(&[(FETCH_SITE, "none")]));
@@ -124,6 +128,11 @@ mod tests {
             (FETCH_SITE, "cross-site"),
             (FETCH_MODE, "navigate")
         ]));
+        let link = [(FETCH_SITE, "cross-site"), (FETCH_MODE, "navigate")];
+        assert!(!is_foreign_to(DESCRIPTION, &link));
+        for path in ["/api/ns/q", "/v1/ns/queues", "/v1/openapi.jsonx"] {
+            assert!(is_foreign_to(path, &link), "{path}");
+        }
         for site in ["cross-site", "same-site", "else"] {
             assert!(is_foreign(&[(FETCH_SITE, site), (FETCH_MODE, "no-cors")]));
         }

@@ -5,6 +5,7 @@ mod accessibility;
 mod acting;
 mod browser;
 mod demo;
+mod foreign;
 mod login;
 mod pools;
 mod walk;
