@@ -1,14 +1,17 @@
 //! Rights: what a scope allows, what a limit counts, what is empty, what a browser sends for others.
 
+use std::time::Duration;
+
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use crate::world::{Place, Reply, World, on_every_store, reply};
+use crate::world::{LeaseStream, Place, Reply, World, on_every_store, reply};
 
 on_every_store! {
     what_ends_a_job_needs_the_scope_of_its_state
     what_is_leased_meanwhile_is_its_consumers
     a_limit_counts_what_it_is_for
+    each_message_of_a_stream_counts
 }
 
 /// A server, and a token of its own.
@@ -167,6 +170,37 @@ async fn a_limit_counts_what_it_is_for(world: World) {
     let ack = json!({"outcome": "ack"});
     let acked = tenant.send(Method::POST, &of_lease("settle"), &ack).await;
     assert_eq!(acked.status, 204, "{acked:?}");
+}
+
+async fn each_message_of_a_stream_counts(world: World) {
+    let tenant = tenant(&world, "ns", "").await;
+    for payload in 0..9 {
+        let events = json!({"events": [{"payload": payload}]});
+        let path = "/v1/ns/queues/q/events";
+        tenant.send(Method::POST, path, &events).await.is(201);
+    }
+    limit(&tenant, r#"{"read":2,"interval":3600}"#).await;
+    let path = "/v1/ns/queues/q/leases/stream?ttr_ms=60000&max_in_flight=1";
+    let mut stream = LeaseStream::open(tenant.request(Method::GET, path)).await;
+    for _ in 0..2 {
+        let lease = stream
+            .next(Duration::from_secs(30))
+            .await
+            .expect("an event");
+        let token = lease["token"].as_str().unwrap();
+        let path = format!("/v1/ns/leases/{token}/settle");
+        let ack = json!({"outcome": "ack"});
+        tenant.send(Method::POST, &path, &ack).await.is(204);
+    }
+    // The window is used up, for the stream and for all else.
+    let lease = json!({"ttr_ms": 60_000});
+    let refused = tenant
+        .send(Method::POST, "/v1/ns/queues/q/leases", &lease)
+        .await;
+    assert_eq!(refused.status, 429, "{refused:?}");
+    assert_eq!(stream.next(Duration::from_millis(300)).await, None);
+    let stats = world.get("/v1/ns/queues/q").await.is(200);
+    assert_eq!(stats["leased"], 0, "{stats}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

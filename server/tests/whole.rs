@@ -163,6 +163,36 @@ async fn a_client_that_hangs_up_in_a_bulk_leaves_it_done_and_audited() {
     }
 }
 
+/// A bulk of more than one step of the store, of which the second finds no room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_bulk_that_fails_in_the_middle_is_undone() {
+    let redis = servers::Redis::plain();
+    let state = with_prefix(&servers::shared().url());
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::start_at_beside(folder, redis.url(), &state).await;
+    let other = world.publish("/api/ns/q?delay=3600", "other").await;
+    let bulk = json!(vec!["x".repeat(400_000); 24]).to_string();
+    let used = redis.cli(&["INFO", "memory"]);
+    let used = used
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"));
+    let used: u64 = used.unwrap().trim().parse().unwrap();
+    // Redis asks before a script, not within: the first step has room, whatever it takes.
+    let most = (used + (2 << 20)).to_string();
+    redis.cli(&["CONFIG", "SET", "maxmemory", &most]);
+    let refused = world.put("/api/ns/q/bulk?delay=3600", &bulk).await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    redis.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    let left = world.get("/v1/ns/events?queue=q").await.is(200);
+    let left: Vec<_> = left["items"].as_array().unwrap().iter().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(left[0]["id"], other);
+    let records = world.get("/v1/ns/queues/q/records?limit=100").await.is(200);
+    let cancelled = records["items"].as_array().unwrap().iter();
+    assert!(cancelled.count() > 0, "its first step was done: {records}");
+    world.put("/api/ns/q/bulk?delay=3600", &bulk).await.is(201);
+}
+
 /// What was taken of a limit stays taken for a push that goes on without its client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_hangs_up_in_a_push_has_used_its_limit() {

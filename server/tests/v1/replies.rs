@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{lease, push, send, settle};
 use crate::servers::Redis;
+use crate::test_clock::advance;
 use crate::world::{Place, World, on_every_store};
 
 on_every_store! {
@@ -45,6 +46,31 @@ async fn a_consumer_replies_to_a_call(world: World) {
         reply,
         "it can be fetched again"
     );
+}
+
+/// A reply is there for five minutes, and then it is said that it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_is_gone_after_five_minutes() {
+    let world = World::start_manual().await;
+    let late = json!({"event": {"payload": 1}, "wait_ms": 0});
+    let called = send(&world, Method::POST, CALLS, &late).await.is(202);
+    let leased = lease(&world, json!({"ttr_ms": 30_000, "wait_ms": 10_000})).await;
+    let done = json!({"outcome": "ack", "reply": {"closed": 7}});
+    settle(&world, &leased[0], done).await.is(204);
+    let path = format!("/v1/ns/queues/q/events/{}/reply", super::of(&called, "id"));
+    let mut said = Vec::new();
+    for advanced_ms in [0, 299_000, 2_000] {
+        advance(&world, json!({"by_ms": advanced_ms})).await;
+        said.push(world.get(&path).await);
+    }
+    for reply in &said[..2] {
+        let reply = reply.json();
+        assert_eq!(reply["reply"], json!({"closed": 7}), "{reply}");
+    }
+    let gone = said[2].is(410);
+    assert_eq!(gone["kind"], "gone", "{gone}");
+    let detail = super::of(&gone, "detail");
+    assert!(detail.contains("replies are kept for 300 s"), "{detail}");
 }
 
 async fn a_reply_is_kept_as_it_was(world: World) {
