@@ -20,6 +20,7 @@ mod names;
 mod never_early;
 mod occurrences;
 mod payloads;
+mod permitted;
 mod pulled;
 mod punctual;
 mod recorder;
@@ -64,6 +65,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         users_code::MUTANTS,
         in_transaction::MUTANTS,
         served::MUTANTS,
+        permitted::MUTANTS,
         occurrences::MUTANTS,
     ];
     of_each.into_iter().flatten()

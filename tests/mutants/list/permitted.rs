@@ -1,0 +1,108 @@
+//! What a token, a page or a guess may do at a server.
+
+use super::{always, drop, never, put, server};
+use crate::mutant::{Mutant, Promise::Served};
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Served.bug(
+        "server-ends-what-is-leased",
+        "a publisher ends what a consumer has leased meanwhile",
+        &[put(
+            "Pool::end",
+            "ends::end_if($queue, $id, «&$may»)",
+            "|_| true",
+        )],
+        server("what_is_leased_meanwhile_is_its_consumers"),
+    ),
+    Served.bug(
+        "server-republish-not-taken-back",
+        "the new job of a republish that is refused stays",
+        &[never("publish::republish", "take_back($..)")],
+        server("what_is_leased_meanwhile_is_its_consumers"),
+    ),
+    Served.bug(
+        "server-step-outlives-its-token",
+        "a step goes on when its token has ended",
+        &[put(
+            "App::step",
+            "$refusal = «$grant.ended(&self.tokens)»",
+            "std::future::pending()",
+        )],
+        server("what_takes_many_steps_ends_with_its_token_everywhere"),
+    ),
+    Served.bug(
+        "server-step-unchecked",
+        "what has waited for its turn begins although its token has ended",
+        &[drop("App::step", "$checked.map_err(StepError::Refused)?;")],
+        server("what_waits_for_its_turn_ends_with_its_token_everywhere"),
+    ),
+    Served.bug(
+        "server-cut-push-uncounted",
+        "a push whose client hangs up gives back what it took of its limit",
+        &[put(
+            "access::counted",
+            "«whole::finish($counted).await»",
+            "Some($counted.await)",
+        )],
+        server("a_client_that_hangs_up_in_a_push_has_used_its_limit"),
+    ),
+    Served.bug(
+        "server-limit-never-used",
+        "a publish gives back what it took of its limit",
+        &[drop(
+            "lmstfy::handle",
+            "$taken.into_iter().for_each(LimitedCall::keep);",
+        )],
+        server("publishes_are_limited"),
+    ),
+    Served.bug(
+        "server-bulk-not-undone",
+        "what a bulk has pushed before it failed stays",
+        &[never("publish::send", "$ids.len() > 1")],
+        server("a_large_bulk_that_fails_in_the_middle_is_undone"),
+    ),
+    Served.bug(
+        "server-republish-uncounted",
+        "a republish that replaces nothing is a push that no limit counts",
+        &[put("jobs::may_replace", "Ok(«$is_there»)", "true")],
+        server("publishes_are_limited"),
+    ),
+    Served.bug(
+        "server-mark-of-anybody",
+        "an event is shown under the id that its header says",
+        &[put(
+            "dead::known_id",
+            "$noted.contains(&$id)«»",
+            "|| $noted.is_empty()",
+        )],
+        server("a_mark_of_no_respawn_is_no_name_of_a_job"),
+    ),
+    Served.bug(
+        "server-foreign-pages",
+        "a page of another origin acts by its user's browser",
+        &[always("origin::refuse_foreign", "!is_foreign($..)")],
+        server("a_page_of_another_origin_does_nothing"),
+    ),
+    Served.bug(
+        "server-links-consume",
+        "a link of another origin consumes",
+        &[put("origin::is_foreign", "let $is_page = «$..»;", "true")],
+        server("a_page_of_another_origin_does_nothing_in_a_browser"),
+    ),
+    Served.bug(
+        "server-metrics-to-any-host",
+        "a page whose name points here reads what asks for no account",
+        &[put(
+            "origin::known_host",
+            "$admin.accounts.is_empty() «|| OPEN.contains($..)»",
+            "",
+        )],
+        server("a_host_may_be_listed"),
+    ),
+    Served.bug(
+        "server-guesses-without-a-wait",
+        "passwords are guessed as fast as they are sent",
+        &[drop("LoginThrottle::attempt", "$client.insert($..);")],
+        server("guesses_are_as_slow_wherever_they_are_made"),
+    ),
+];
