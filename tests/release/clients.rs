@@ -261,7 +261,7 @@ fn the_workflow_publishes_the_clients_that_it_has_tried() {
     let release = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/release"));
     let release = release.expect("it is there");
     assert!(workflow.contains(".ci/release clients target/clients"));
-    assert!(workflow.contains("needs: [build, clients, image]"));
+    assert!(workflow.contains("needs: [change, build, clients, image]"));
     assert!(workflow.contains(".ci/release publish \"$TAG\" files"));
     assert!(release.contains(".ci/clients publish \"$2\""));
 }

@@ -233,3 +233,60 @@ fn a_container_of_the_tests_may_mount() {
         assert!(read(told).contains(&format!("`{options}`")), "{told}");
     }
 }
+
+/// Returns the jobs that a job waits for, and those for which they wait.
+fn awaited<'a>(jobs: &'a Yaml, job: &'a str) -> BTreeSet<&'a str> {
+    let needs = &jobs[job]["needs"];
+    let one = needs.as_str().into_iter();
+    let needs = one.chain(
+        needs
+            .as_vec()
+            .into_iter()
+            .flatten()
+            .filter_map(Yaml::as_str),
+    );
+    let mut all = BTreeSet::new();
+    for need in needs {
+        all.insert(need);
+        all.extend(awaited(jobs, need));
+    }
+    all
+}
+
+/// Whatever writes outside of the machine it runs on: it may write somewhere, or has a secret.
+#[test]
+fn nothing_is_published_of_a_commit_that_does_not_pass_the_checks_of_a_change() {
+    let release = read(".github/workflows/release.yml");
+    let release = YamlLoader::load_from_str(&release).expect("YAML");
+    let jobs = &release[0]["jobs"];
+    let named = jobs.as_hash().expect("jobs").iter();
+    let named = named.filter_map(|(name, job)| Some((name.as_str()?, job)));
+    let called: Vec<&str> = named
+        .clone()
+        .filter(|(_, job)| job["uses"].as_str() == Some("./.github/workflows/ci.yml"))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(called.len(), 1, "the checks are called once");
+    let mut publishing = 0;
+    for (name, job) in named {
+        for skipped in ["if", "continue-on-error"] {
+            assert!(job[skipped].is_badvalue(), "{name} has `{skipped}`");
+        }
+        let permissions = job["permissions"].as_hash().into_iter().flatten();
+        let mut permissions = permissions.filter_map(|(_, may)| may.as_str());
+        if permissions.any(|may| may == "write") || format!("{job:?}").contains("secrets.") {
+            publishing += 1;
+            let awaited = awaited(jobs, name);
+            assert!(awaited.contains(called[0]), "{name} waits for {awaited:?}");
+        }
+    }
+    assert!(publishing >= 2, "an image, and everything else");
+    let ci = YamlLoader::load_from_str(&read(".github/workflows/ci.yml")).expect("YAML");
+    let begins = ci[0]["on"].as_hash().expect("it begins by something");
+    assert!(begins.contains_key(&Yaml::String("workflow_call".to_owned())));
+    for (name, job) in ci[0]["jobs"].as_hash().expect("jobs") {
+        for skipped in ["if", "continue-on-error"] {
+            assert!(job[skipped].is_badvalue(), "{name:?} has `{skipped}`");
+        }
+    }
+}
