@@ -14,9 +14,9 @@
 //! | feature | brings |
 //! |---|---|
 //! | `tokio-postgres` | PostgreSQL by tokio-postgres |
-//! | `sqlx` | PostgreSQL by sqlx 0.9, and pushes in its transactions of SQLite |
+//! | `sqlx` | PostgreSQL by sqlx 0.9, and pushes in its transactions of SQLite; needs Rust 1.94 |
 //! | `sqlx-0-8` | PostgreSQL by sqlx 0.8 |
-//! | `sqlx-mysql` | MySQL and MariaDB by sqlx 0.9 |
+//! | `sqlx-mysql` | MySQL and MariaDB by sqlx 0.9; needs Rust 1.94 |
 //! | `rusqlite` | SQLite by rusqlite |
 //! | `url` | a relay of the database at a URL, with TLS: PostgreSQL, and what else is chosen |
 //!

@@ -151,11 +151,29 @@ fn the_declared_version_compiles_what_the_workflow_compiles_with_it_and_nothing_
         for feature in features.difference(checked) {
             let compiled = Workspace::compiled(&["-p", member, "--features", feature]);
             let too_new = workspace.too_new(compiled.keys());
-            assert!(
-                !too_new.is_empty(),
-                "{member} is not compiled with {feature}"
-            );
+            let needs = too_new.iter().map(|package| &workspace.needs[*package]);
+            let needs = needs.max();
+            let needs = needs.unwrap_or_else(|| panic!("{member} is not compiled with {feature}"));
+            says_what_a_feature_needs(member, feature, needs);
         }
+    }
+}
+
+/// The manifest has one version for all features, so one that needs more says so: where it is declared,
+/// and in what a user reads first.
+fn says_what_a_feature_needs(member: &str, feature: &str, needs: &[u64]) {
+    let needs = format!("Rust {}.{}", needs[0], needs[1]);
+    let folder = member.strip_prefix("duly-").unwrap_or(".");
+    let manifest = read(&format!("{folder}/Cargo.toml"));
+    let declared = format!("\n{feature} = [");
+    let (before, _) = manifest.split_once(&declared).expect("the feature");
+    let comment = before.lines().next_back().unwrap_or_default();
+    assert!(comment.contains(&needs), "{member}, {feature}: {comment}");
+    for document in ["README.md", &format!("{folder}/README.md"), "CHANGELOG.md"] {
+        assert!(
+            read(document).contains(&needs),
+            "{document}: {feature} needs {needs}"
+        );
     }
 }
 
@@ -189,7 +207,12 @@ fn the_workflows_and_the_image_have_the_compiler_with_which_the_counts_were_made
 #[test]
 fn the_documents_name_the_declared_version() {
     let declared = env!("CARGO_PKG_RUST_VERSION");
-    for document in ["README.md", "server/README.md", "CHANGELOG.md"] {
+    for document in [
+        "README.md",
+        "outbox/README.md",
+        "server/README.md",
+        "CHANGELOG.md",
+    ] {
         let says = read(document).contains(&format!("Rust {declared} or later"));
         assert!(says, "{document}");
     }
