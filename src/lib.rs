@@ -146,8 +146,8 @@ pub use retry::{ParseRetryError, RetryPolicy};
 /// Administration of a running bus: depths of queues, waiting events, forecasts, payloads.
 pub mod admin {
     pub use crate::bus::{
-        AuditCursor, AuditLine, ChangedPage, EVENTS_MAX, Erasure, ErasureCursor, ErasureReport,
-        ErasureStep, EventAction, EventCursor, EventList, EventListCursor, Events,
+        AuditCursor, AuditFilter, AuditLine, ChangedPage, EVENTS_MAX, Erasure, ErasureCursor,
+        ErasureReport, ErasureStep, EventAction, EventCursor, EventList, EventListCursor, Events,
         FORECAST_STEPS_MAX, ForecastStep, KeyCounts, NodeInfo, OutboxBacklog, PayloadCheck,
         PayloadReport, QueueLoad, QueueStats, Reencrypt, ReencryptReport, StoreCheck, StoreReport,
         StoredEvent, UndecodablePayload,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bus::audit_line::{AuditCursor, AuditLine, LINES_MAX, Trail};
+use crate::bus::audit_line::{AuditCursor, AuditFilter, AuditLine, LINES_MAX, Trail};
 use crate::bus::events::StoredEvent;
 use crate::bus::fan_out::in_order;
 use crate::bus::handle::Bus;
@@ -145,24 +145,8 @@ impl Bus {
         before: Option<AuditCursor>,
         limit: usize,
     ) -> Result<Page<AuditLine, AuditCursor>> {
-        let limit = limit.clamp(1, PAGE_MAX);
-        program_audit::written(&self.inner).await;
-        let mut buckets: Vec<_> = self.inner.open()?.buckets().await?;
-        buckets.retain(|bucket| is_audit(&bucket.queue));
-        buckets.sort_unstable();
-        let trails = buckets.chunk_by(|one, other| one.queue == other.queue);
-        let parts = trails.map(|trail| self.lines_of(trail.to_vec(), before, limit));
-        let (mut lines, mut next) = (Vec::new(), None);
-        let mut parts = in_order(parts);
-        while let Some(part) = parts.try_next().await? {
-            lines.extend(part);
-            sort(&mut lines);
-            if lines.len() > limit {
-                lines.truncate(limit);
-                next = lines.last().map(AuditLine::cursor);
-            }
-        }
-        Ok(Page::new(lines, next))
+        let all = AuditFilter::default();
+        self.audit_matching(&all, before, limit).await
     }
 
     /// Returns a page of the audit of a namespace: the lines whose targets begin with its name and a
@@ -193,48 +177,114 @@ impl Bus {
         before: Option<AuditCursor>,
         limit: usize,
     ) -> Result<Page<AuditLine, AuditCursor>> {
+        let of_namespace = AuditFilter {
+            namespace: Some(namespace.to_owned()),
+            ..AuditFilter::default()
+        };
+        self.audit_matching(&of_namespace, before, limit).await
+    }
+
+    /// Returns a page of the lines that match a filter, as [`audit`](Self::audit) does. A page is
+    /// full unless it is the last one.
+    ///
+    /// # Errors
+    ///
+    /// As of [`audit_of`](Self::audit_of).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::prelude::*;
+    /// use duly::admin::AuditFilter;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// bus.pause("shop.close").await?;
+    /// let who_paused_it = AuditFilter {
+    ///     target: Some("shop.close".to_owned()),
+    ///     action: Some("paused".to_owned()),
+    ///     ..AuditFilter::default()
+    /// };
+    /// let page = bus.audit_matching(&who_paused_it, None, 1).await?;
+    /// println!("{}, at {}", page.items[0].actor, page.items[0].at);
+    /// # bus.shutdown(std::time::Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub async fn audit_matching(
+        &self,
+        filter: &AuditFilter,
+        before: Option<AuditCursor>,
+        limit: usize,
+    ) -> Result<Page<AuditLine, AuditCursor>> {
         let limit = limit.clamp(1, PAGE_MAX);
         program_audit::written(&self.inner).await;
-        let people = QueueName::new(&format!("{namespace}.{AUDIT}"))?;
-        // Where its name would be too long there is none.
-        let programs = QueueName::new(&format!("{namespace}.{PROGRAM_AUDIT}")).ok();
-        let mut lines = Vec::new();
-        for trail in [Some(people), programs].into_iter().flatten() {
-            let buckets = self.inner.buckets_of(&trail).await?;
-            lines.extend(self.lines_of(buckets, before, limit).await?);
+        let buckets = self.trails_of(filter).await?;
+        let trails = buckets.chunk_by(|one, other| one.queue == other.queue);
+        let parts = trails.map(|trail| self.lines_of(trail.to_vec(), (filter, before), limit));
+        let (mut lines, mut next) = (Vec::new(), None);
+        let mut parts = in_order(parts);
+        while let Some(part) = parts.try_next().await? {
+            lines.extend(part);
+            sort(&mut lines);
+            if lines.len() > limit {
+                lines.truncate(limit);
+                next = lines.last().map(AuditLine::cursor);
+            }
         }
-        sort(&mut lines);
-        let has_more = lines.len() > limit;
-        lines.truncate(limit);
-        let next = lines.last().filter(|_| has_more).map(AuditLine::cursor);
         Ok(Page::new(lines, next))
     }
 
-    /// Returns lines of a namespace before a place: more than `limit` of the newest, or all. It reads
-    /// a day after the other, and all at once where those are few or thin.
+    /// Returns the buckets in which lines that match may be, those of a queue together.
+    async fn trails_of(&self, filter: &AuditFilter) -> Result<Vec<BucketKey>> {
+        let Some(namespace) = &filter.namespace else {
+            let mut buckets: Vec<_> = self.inner.open()?.buckets().await?;
+            buckets.retain(|bucket| is_audit(&bucket.queue));
+            buckets.sort_unstable();
+            return Ok(buckets);
+        };
+        let people = QueueName::new(&format!("{namespace}.{AUDIT}"))?;
+        let mut buckets: Vec<_> = self.inner.buckets_of(&people).await?.into_iter().collect();
+        // Where its name would be too long there is none.
+        if let Ok(programs) = QueueName::new(&format!("{namespace}.{PROGRAM_AUDIT}")) {
+            buckets.extend(self.inner.buckets_of(&programs).await?);
+        }
+        Ok(buckets)
+    }
+
+    /// Returns lines of a namespace that match, before a place: more than `limit` of the newest, or
+    /// all. It reads a day after the other, and all at once where those are few or thin.
     async fn lines_of(
         &self,
         buckets: Vec<BucketKey>,
-        before: Option<AuditCursor>,
+        (filter, before): (&AuditFilter, Option<AuditCursor>),
         limit: usize,
     ) -> Result<Vec<AuditLine>> {
         let mut count = 0;
         for bucket in &buckets {
             count += self.inner.apply(bucket, StoreOp::stats()).await?.scheduled;
         }
-        let is_asked_for = |line: &AuditLine| before.is_none_or(|before| line.cursor() < before);
+        let is_asked_for = |line: &AuditLine| {
+            before.is_none_or(|before| line.cursor() < before) && filter.matches(line)
+        };
         if count > FEW {
             let from = before.map_or(self.inner.now(), |before| before.at);
-            let from = day_of(from);
+            let from = day_of(filter.until.map_or(from, |until| until.min(from)));
+            let first = from.saturating_sub(DAYS_MAX);
+            // A line may be pushed a moment after its day.
+            let since = filter.since.map(|since| day_of(since).saturating_sub(1));
             let mut lines = Vec::new();
-            for day in (from.saturating_sub(DAYS_MAX)..=from).rev() {
-                // One more day than is needed: a line may be pushed a moment after its day.
+            for day in (since.map_or(first, |since| since.max(first))..=from).rev() {
+                // One more day than is needed, for the same reason.
                 let has_enough = lines.len() > limit;
                 lines.extend(self.lines_of_day(&buckets, day).await?);
                 lines.retain(is_asked_for);
                 if has_enough {
                     return Ok(lines);
                 }
+            }
+            if since.is_some_and(|since| since >= first) {
+                return Ok(lines);
             }
         }
         let line = |bucket: &BucketKey, event: &Snapshot| self.line(bucket, event);

@@ -24,6 +24,46 @@ pub struct AuditLine {
     pub(super) id: EventId,
 }
 
+/// Which lines of the audit are read: all that is set must match.
+#[derive(Clone, Debug, Default)]
+pub struct AuditFilter {
+    /// Those whose targets begin with this name and a dot.
+    pub namespace: Option<String>,
+    /// Those about this queue or event, and all that is of it: `shop.close` has the lines of its
+    /// events, `shop.close/<id>`, and of what filters found in it. A schedule is `schedules/<name>`.
+    pub target: Option<String>,
+    /// Those whose actor contains this text.
+    pub actor: Option<String>,
+    /// Those whose action contains this text, such as `paused`.
+    pub action: Option<String>,
+    /// Those that were added at this time or later.
+    pub since: Option<Timestamp>,
+    /// Those that were added before this time.
+    pub until: Option<Timestamp>,
+}
+
+impl AuditFilter {
+    pub(super) fn matches(&self, line: &AuditLine) -> bool {
+        let has = |text: &str, part: &Option<String>| {
+            part.as_deref().is_none_or(|part| text.contains(part))
+        };
+        // A line may name some queues, and then a filter in words.
+        let names = line.target.split(',').next().unwrap_or_default();
+        let is_of = |target: &String| {
+            let of_it = |name: &str| {
+                let rest = name.strip_prefix(target.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            line.target == *target || names.split(' ').any(of_it)
+        };
+        self.target.as_ref().is_none_or(is_of)
+            && has(&line.actor, &self.actor)
+            && has(&line.action, &self.action)
+            && self.since.is_none_or(|since| line.at >= since)
+            && self.until.is_none_or(|until| line.at < until)
+    }
+}
+
 /// A place between two lines of the audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AuditCursor {

@@ -40,7 +40,7 @@ mod state;
 mod stop;
 
 pub use self::admin::{NodeInfo, QueueLoad, QueueStats};
-pub use self::audit_line::{AuditCursor, AuditLine};
+pub use self::audit_line::{AuditCursor, AuditFilter, AuditLine};
 pub use self::builder::options::BusBuilder;
 pub use self::checks::{PayloadCheck, PayloadReport, StoreCheck, StoreReport, UndecodablePayload};
 pub use self::dead_letters::{

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use duly::admin::AuditLine;
+use duly::admin::{AuditFilter, AuditLine};
 use duly::prelude::*;
 use duly::store::{MemoryStore, Store};
 use duly::{Bus, QueueName};
@@ -13,6 +13,7 @@ use crate::world::{World, secs};
 over_every_store! {
     who_did_what_is_kept_by_the_store,
     many_lines_of_many_days_are_read_page_by_page,
+    lines_are_found_by_what_who_and_when_among_few_and_many,
 }
 
 fn actions(lines: &[AuditLine]) -> Vec<&str> {
@@ -136,6 +137,112 @@ async fn many_lines_of_many_days_are_read_page_by_page(world: World) {
             .items
             .is_empty()
     );
+}
+
+/// Few lines are read at once, and of many those of a day after the other.
+async fn lines_are_found_by_what_who_and_when_among_few_and_many(world: World) {
+    let (bus, _queue) = world.push_only::<u64>("orders").await;
+    let targets = [
+        "shop.close",
+        "shop.closed",
+        "shop.close/01KBKSY8Q3X4H1W9V0T5RZ7M2C",
+        "mail.send",
+        "shop.send shop.close, dead letters",
+        "schedules/shop.close",
+    ];
+    let mut added: Vec<AuditLine> = Vec::new();
+    for (days, many) in [(3, 20), (60, 20), (3, 1_200)] {
+        for _ in 0..days {
+            for number in 0..many / 20 * 6 {
+                let actor = ["ann", "bob@web-1"][number % 2];
+                let action = ["queue paused", "queue resumed", "rate of queue set"][number % 3];
+                let target = targets[number % targets.len()];
+                bus.add_to_audit(actor, action, target).await.unwrap();
+                bus.advance(secs(1)).await;
+            }
+            bus.advance(secs(86_400)).await;
+        }
+        let mut before = None;
+        added.clear();
+        loop {
+            let page = bus.audit(before, 1_000).await.unwrap();
+            added.extend(page.items);
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+        let texts = |text: &[&str]| -> Vec<Option<String>> {
+            let some = text.iter().map(|it| Some((*it).to_owned()));
+            [None].into_iter().chain(some).collect()
+        };
+        let times = || [None, Some(added[added.len() / 3].at)].into_iter();
+        for namespace in texts(&["shop", "none"]) {
+            for target in texts(&["shop.close", "shop.close/01KBKSY8Q3X4H1W9V0T5RZ7M2C"]) {
+                for action in texts(&["paused"]) {
+                    for (since, until) in
+                        times().flat_map(|since| times().map(move |it| (since, it)))
+                    {
+                        let filter = AuditFilter {
+                            namespace: namespace.clone(),
+                            target: target.clone(),
+                            actor: action.as_ref().map(|_| "ann".to_owned()),
+                            action: action.clone(),
+                            since,
+                            until,
+                        };
+                        let expected = added.iter().filter(|line| is_meant(&filter, line));
+                        let expected: Vec<_> = expected.cloned().collect();
+                        let found = all_matching(&bus, &filter).await;
+                        assert_eq!(found, expected, "{filter:?}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(added.len() > 1_400, "{}", added.len());
+}
+
+/// Says of a line what the documentation says.
+fn is_meant(filter: &AuditFilter, line: &AuditLine) -> bool {
+    let is_of_target = |target: &String| match &**target {
+        "shop.close" => [0, 2, 4].contains(&place_of(line)),
+        _ => place_of(line) == 2,
+    };
+    let is_of_namespace = |namespace: &String| namespace == "shop" && place_of(line) != 3;
+    filter.namespace.as_ref().is_none_or(is_of_namespace)
+        && filter.target.as_ref().is_none_or(is_of_target)
+        && filter.actor.as_ref().is_none_or(|it| line.actor == *it)
+        && filter
+            .action
+            .as_ref()
+            .is_none_or(|_| line.action == "queue paused")
+        && filter.since.is_none_or(|since| line.at >= since)
+        && filter.until.is_none_or(|until| line.at < until)
+}
+
+fn place_of(line: &AuditLine) -> usize {
+    match &*line.target {
+        "shop.close" => 0,
+        "shop.closed" => 1,
+        "mail.send" => 3,
+        "schedules/shop.close" => 5,
+        target if target.contains(',') => 4,
+        _ => 2,
+    }
+}
+
+async fn all_matching(bus: &Bus, filter: &AuditFilter) -> Vec<AuditLine> {
+    let (mut found, mut before) = (Vec::new(), None);
+    loop {
+        let page = bus.audit_matching(filter, before, 300).await.unwrap();
+        assert!(page.next.is_none() || page.items.len() == 300);
+        found.extend(page.items);
+        before = page.next;
+        if before.is_none() {
+            return found;
+        }
+    }
 }
 
 /// A page of many namespaces lists the store's buckets once, and asks for each trail twice.

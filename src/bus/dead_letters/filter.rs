@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::bus::dead_letters::dead_letter::LastRecord;
 use crate::core::op::Snapshot;
 use crate::event::{BucketKey, EventId, QueueName, State};
-use crate::record::Cause;
+use crate::record::{Cause, NodeId};
 use crate::time::Timestamp;
 
 /// The filter of a query for dead letters; an unset field matches everything.
@@ -18,6 +18,7 @@ pub(super) struct DeadLetterFilter {
     pub(super) until: Option<Timestamp>,
     pub(super) cause: Option<Cause>,
     pub(super) error: Option<String>,
+    pub(super) node: Option<NodeId>,
     pub(super) key: Option<String>,
     pub(super) ids: Option<BTreeSet<EventId>>,
     /// When an operation on all that match began: later dead letters are left alone. Named ones are
@@ -65,12 +66,15 @@ impl DeadLetterFilter {
 
     /// Returns whether matching needs the records.
     pub(super) fn reads_records(&self) -> bool {
-        self.cause.is_some() || self.error.is_some()
+        self.cause.is_some() || self.error.is_some() || self.node.is_some()
     }
 
     /// Returns whether a dead letter matches by its last record.
     pub(super) fn matches_last(&self, last: &LastRecord) -> bool {
         let says = |text: &String| last.error().is_some_and(|error| error.contains(text));
-        (self.cause.is_none() || self.cause == last.cause()) && self.error.as_ref().is_none_or(says)
+        let ran_on = |node| last.record().is_some_and(|record| record.node == node);
+        (self.cause.is_none() || self.cause == last.cause())
+            && self.error.as_ref().is_none_or(says)
+            && self.node.is_none_or(ran_on)
     }
 }

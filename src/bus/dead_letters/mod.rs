@@ -24,7 +24,7 @@ use crate::bus::program_audit::{ActionLine, target_in};
 use crate::bus::state::program_actions::{AuditedBy, ProgramAction};
 use crate::error::{Error, Result, shown};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
-use crate::record::{BY_BYTES_MAX, Cause};
+use crate::record::{BY_BYTES_MAX, Cause, NodeId};
 use crate::store::RATES;
 use crate::time::Timestamp;
 
@@ -151,6 +151,13 @@ impl DeadLetters {
     /// record was pruned does not match.
     pub fn error(mut self, text: impl Into<String>) -> Self {
         self.filter.error = Some(text.into());
+        self
+    }
+
+    /// Selects those whose last attempt ran on this node. A dead letter whose record was pruned does
+    /// not match.
+    pub fn node(mut self, node: NodeId) -> Self {
+        self.filter.node = Some(node);
         self
     }
 

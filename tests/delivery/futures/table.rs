@@ -191,6 +191,10 @@ calls! {
     Closed Bus add_to_audit: |it| it.bus.add_to_audit("ann", "queue paused", "orders");
     Closed Bus audit: |it| it.bus.audit(None, 10);
     Closed Bus audit_of: |it| it.bus.audit_of("shop", None, 10);
+    Closed Bus audit_matching: |it| async {
+        let filter = duly::admin::AuditFilter::default();
+        it.bus.audit_matching(&filter, None, 10).await
+    };
     Closed Events list: |it| it.bus.events().list(None);
     Closed StoredEvent cancel: |it| async {
         match it.bus.event(it.waiting).await? {
