@@ -104,6 +104,8 @@ server() {
     default DULY_SERVER_KILLS 12
     cargo test --quiet --locked --package duly-server --all-features --test server -- kills:: \
         --nocapture --test-threads=1
+    default DULY_AXE all
+    cargo test --quiet --locked --package duly-server --all-features --test server -- axe
 }
 outbox() {
     default DULY_OUTBOX_CASES 30

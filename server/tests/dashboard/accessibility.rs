@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::browser::Browser;
 use super::demo::demo;
+use crate::rights::admin_settings;
 
 /// How many stops of the keyboard a field of date and time has, at most.
 const STOPS_OF_TIME: usize = 8;
@@ -71,6 +72,12 @@ async fn keyboard(browser: &Browser) -> Vec<String> {
 const KEYBOARD: &str = r#"
 const isShown = element => element.checkVisibility({visibilityProperty: true}) && !element.disabled;
 const controls = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [role=button], [role=slider], [tabindex='0']")].filter(isShown);
+// From the top, wherever keys have led before.
+const top = document.createElement("i");
+top.tabIndex = -1;
+document.body.prepend(top);
+top.focus();
+top.remove();
 const seen = new Set();
 const faults = new Set();
 const text = element => element.outerHTML.slice(0, 160);
@@ -104,6 +111,67 @@ return [controls.length, controls.filter(element => element.type === "datetime-l
 
 /// How much wider a page is than its window.
 const WIDE: &str = "return document.documentElement.scrollWidth - innerWidth";
+
+/// Whether the focus is at the question of a page that asks, before somebody presses a key.
+const FOCUS: &str = "const question = document.getElementById('question'); \
+                     return question === null || document.activeElement === question";
+
+/// Which checks are made, of all pages, widths and schemes: all where `DULY_AXE` is `all`, else a
+/// third of them, by a seed.
+struct Sample {
+    is_all: bool,
+    seed: u64,
+    random: fastrand::Rng,
+}
+
+impl Sample {
+    fn of_environment() -> Self {
+        let seed = std::env::var("DULY_AXE_SEED").ok();
+        let seed = seed.and_then(|seed| seed.parse().ok());
+        let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+        Self {
+            is_all: std::env::var("DULY_AXE").is_ok_and(|value| value == "all"),
+            seed,
+            random: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    fn takes(&mut self) -> bool {
+        self.random.u8(..3) == 0 || self.is_all
+    }
+
+    /// Checks pages; returns what is wrong.
+    async fn check(&mut self, browser: &Browser, url: &str, pages: &[&str]) -> Vec<String> {
+        let mut found = Vec::new();
+        for page in pages {
+            browser.goto(&format!("{url}{page}")).await;
+            if browser.run(FOCUS).await != true {
+                found.push(format!("{page}: the focus is not at the question"));
+            }
+            for (width, height) in [(1440, 900), (768, 1024), (390, 844)] {
+                let mut wrong = Vec::new();
+                if self.takes() {
+                    browser.looks("dark", width, height).await;
+                    let dark = violations(browser, "colours").await;
+                    wrong.extend(dark.iter().map(|it| format!("dark: {it}")));
+                }
+                browser.looks("light", width, height).await;
+                if self.takes() {
+                    wrong.extend(violations(browser, "all").await);
+                }
+                if self.takes() {
+                    wrong.extend(keyboard(browser).await);
+                }
+                if browser.run(WIDE).await != 0 {
+                    wrong.push("it is wider than its window".to_owned());
+                }
+                let case = |it: String| format!("{page} at {width}, {it}");
+                found.extend(wrong.into_iter().map(case));
+            }
+        }
+        found
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_page_passes_axe_and_is_used_by_keyboard_alone() {
@@ -157,33 +225,73 @@ async fn every_page_passes_axe_and_is_used_by_keyboard_alone() {
         "/act/replay?queue=shop.invoices",
         &format!("/act/drop-chosen?chosen=shop.payments/{dead}"),
         "/act/cancel-chosen",
+        "/act/run-all?queue=shop.invoices",
+        "/act/cancel-all?queue=shop.cart-reminders",
+        "/act/drop-all?queue=shop.payments",
+        "/act/revive-all?queue=shop.payments",
+        "/act/pause-schedule?schedule=shop.stock-sync",
+        "/audit?queue=shop.invoices",
     ];
-    let mut found = Vec::new();
-    for page in pages {
-        browser.goto(&format!("{url}{page}")).await;
-        for (width, height) in [(1440, 900), (768, 1024), (390, 844)] {
-            let case = |what: &str| format!("{page} at {width}, {what}");
-            browser.looks("dark", width, height).await;
-            let dark = match width {
-                768 => Vec::new(),
-                _ => violations(&browser, "colours").await,
-            };
-            browser.looks("light", width, height).await;
-            let light = violations(&browser, "all").await;
-            let keys = match width {
-                768 => Vec::new(),
-                _ => keyboard(&browser).await,
-            };
-            if browser.run(WIDE).await != 0 {
-                found.push(case("it is wider than its window"));
-            }
-            found.extend(dark.iter().map(|it| case(&format!("dark: {it}"))));
-            found.extend(light.iter().chain(&keys).map(|it| case(it)));
-        }
-    }
+    let mut sample = Sample::of_environment();
+    let mut found = sample.check(&browser, &url, &pages).await;
+    // A sweep that goes on.
+    let sweep = "/act/cancel-all?queue=shop.renewals";
+    browser.goto(&format!("{url}{sweep}")).await;
+    let slowly = "document.getElementById('i-rate').value = '0.001'";
+    browser.run(slowly).await;
+    browser.press("//main//form", "Cancel").await;
+    browser.sees("so far, running").await;
+    let stop = "return document.querySelector('main a[href*=\"/act/stop\"]').getAttribute('href')";
+    let stop = browser.run(stop).await;
+    let stop = stop.as_str().unwrap().strip_prefix(path_of(&url)).unwrap();
+    let pages = ["/find", "/dead", "/records", stop];
+    found.extend(sample.check(&browser, &url, &pages).await);
     browser.close().await;
     demo.process.kill().await.unwrap();
-    assert_eq!(found.len(), 0, "{}", found.join("\n"));
+    assert_eq!(
+        found.len(),
+        0,
+        "DULY_AXE_SEED={}\n{}",
+        sample.seed,
+        found.join("\n")
+    );
+}
+
+/// Returns the path of a URL.
+fn path_of(url: &str) -> &str {
+    let (_, rest) = url.split_once("://").unwrap();
+    rest.find('/').map_or("", |at| &rest[at..])
+}
+
+/// Who is logged in has a name, a way out, and here a choice of stores.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_pages_of_who_is_logged_in_pass_axe_and_are_used_by_keyboard_alone() {
+    let more = "accounts = { ann = 'secret' }\n[pools.second]\nurl = 'memory:'";
+    let server = duly_server::Server::start(admin_settings(more)).await;
+    let server = server.unwrap();
+    let url = format!("http://{}/dashboard", server.admin_address());
+    let browser = browser().await;
+    let mut sample = Sample::of_environment();
+    let mut found = sample.check(&browser, &url, &["/login"]).await;
+    browser.goto(&format!("{url}/")).await;
+    browser.types("#name", "ann").await;
+    browser.types("#secret", "wrong").await;
+    browser.press("//main//form", "Log in").await;
+    browser.sees("do not match").await;
+    browser.types("#name", "ann").await;
+    browser.types("#secret", "secret\n").await;
+    browser.sees("Nothing is scheduled for").await;
+    let who = "return document.querySelector('.who').textContent";
+    let who = browser.run(who).await;
+    assert!(who.as_str().unwrap().contains("Log out"), "{who}");
+    let pages = ["/", "/queues", "/find", "/history", "/audit", "/nodes"];
+    found.extend(sample.check(&browser, &url, &pages).await);
+    let second = url.replace("/dashboard", "/pools/second/dashboard");
+    found.extend(sample.check(&browser, &second, &["/queues"]).await);
+    browser.close().await;
+    server.stop().await;
+    let seed = sample.seed;
+    assert_eq!(found.len(), 0, "DULY_AXE_SEED={seed}\n{}", found.join("\n"));
 }
 
 /// Each check finds a fault of its kind, and finds none in a page without.
