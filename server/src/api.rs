@@ -27,7 +27,7 @@ use crate::overview::QueueSummary;
 pub use self::audit::AuditView;
 pub use self::bulk::{ChangedEvent, ChangedEvents, Done, ErasedEvents, Purged, ReplayedRecords};
 pub use self::listed::ListedEvent;
-pub use self::node::NodeView;
+pub use self::node::{NodeView, node_id};
 pub use self::page::{
     AuditPage, DeadPage, EventPage, NodeList, Overview, RecordPage, SchedulePage,
 };
@@ -243,6 +243,9 @@ pub struct RecordView {
     /// Who did it, if it was an operation on a dead letter.
     #[schema(example = "ann")]
     pub actor: Option<String>,
+    /// The node that leased the attempt: of a consumer over HTTP its server. Absent if none did.
+    #[schema(example = "9f3c51d20b7e4a68")]
+    pub node: Option<String>,
 }
 
 impl From<Record> for RecordView {
@@ -259,6 +262,7 @@ impl From<Record> for RecordView {
             leased_ms: (leased_us > 0).then_some(leased_us / 1_000),
             ended_ms: record.stages.finished_us / 1_000,
             actor: record.by,
+            node: (record.node.0 > 0).then(|| record.node.to_string()),
         }
     }
 }

@@ -7,7 +7,7 @@ use duly::admin::{EventAction, EventCursor};
 use duly::time::Timestamp;
 use duly::{Bus, QueueName, Result};
 
-/// About the most events of one step.
+/// The largest step, in events.
 pub const STEP: usize = 1_000;
 
 /// A place in a purge, from which it goes on: what was pushed after its begin is none of it.
@@ -46,20 +46,25 @@ pub struct PurgeStep {
     pub next: Option<PurgeCursor>,
 }
 
-/// Reads a page of a queue behind `after`, and cancels those of its events that wait, about [`STEP`] at
+/// Reads a page of a queue behind `after`, and cancels those of its events that wait, about `limit` at
 /// most; it may have none though there are more, as among many dead letters. The first step, without a
 /// place, sets the time from which pushes are left alone.
 ///
 /// # Errors
 ///
 /// As the store's: a queue that is not known, a store that does not respond.
-pub async fn step(bus: &Bus, queue: &QueueName, after: Option<PurgeCursor>) -> Result<PurgeStep> {
+pub async fn step(
+    bus: &Bus,
+    queue: &QueueName,
+    after: Option<PurgeCursor>,
+    limit: usize,
+) -> Result<PurgeStep> {
     let (began, after) = match after {
         Some(PurgeCursor { began, after }) => (began, Some(after)),
         None => (bus.store_time(), None),
     };
     let events = bus.events().queue(queue).pushed_until(began);
-    let events = events.limit(STEP).after(after);
+    let events = events.limit(limit).after(after);
     let page = events.change_page(EventAction::Cancel).await?;
     let next = page.next.map(|after| PurgeCursor { began, after });
     let cancelled = page.changed;

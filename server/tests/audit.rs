@@ -8,6 +8,7 @@ use crate::world::{World, on_every_store, reply};
 on_every_store! {
     admin_actions_are_recorded_and_nothing_secret
     the_audit_is_read_page_by_page
+    an_operator_leaves_a_line_for_one_event_and_a_program_none
     schedules_are_recorded_for_who_administers_all_queues
 }
 
@@ -104,6 +105,70 @@ async fn schedules_are_recorded_for_who_administers_all_queues(world: World) {
     assert!(
         !seen("&scopes=admin&queues=a").await,
         "it is of another queue"
+    );
+}
+
+async fn an_operator_leaves_a_line_for_one_event_and_a_program_none(world: World) {
+    let publisher = world.new_token("ns", "&scopes=publish").await;
+    let operator = world.new_token("ns", "&scopes=admin").await;
+    let id = world.publish("/api/ns/q?delay=600", "x").await;
+    let changed = async |token: &str, query: &str, body: Option<Value>| {
+        let url = world.api_url(&format!("/v1/ns/queues/q/events/{id}{query}"));
+        let request = match body {
+            None => world.client.delete(url),
+            Some(body) => {
+                let patch = world.client.patch(url).body(body.to_string());
+                patch.header("Content-Type", "application/json")
+            }
+        };
+        reply(request.header("X-Token", token)).await
+    };
+    let both = || Some(json!({"payload": 7, "delay_ms": 900_000}));
+    changed(&publisher, "", both()).await.is(200);
+    changed(&publisher, "?audited=false", both()).await.is(200);
+    for (token, query, status) in [
+        (&publisher, "?audited=true", 403),
+        (&operator, "", 403),
+        (&operator, "?audited=yes", 403),
+        (&publisher, "?audited=yes", 400),
+        (&publisher, "?audit=true", 400),
+    ] {
+        assert_eq!(
+            changed(token, query, both()).await.status,
+            status,
+            "{query}"
+        );
+        assert_eq!(changed(token, query, None).await.status, status, "{query}");
+    }
+    let lines = async || {
+        let page = reply(
+            world
+                .client
+                .get(world.api_url("/v1/ns/audit"))
+                .header("X-Token", &operator),
+        );
+        let page = page.await.is(200);
+        let items = page["items"].as_array().unwrap().iter().rev();
+        let text = |item: &Value| item["action"].as_str().unwrap().to_owned();
+        let of_event = format!("ns.q/{id}");
+        items
+            .inspect(|item| assert_eq!(item["target"], of_event))
+            .map(text)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(lines().await, [""; 0]);
+    changed(&operator, "?audited=true", both()).await.is(200);
+    changed(&operator, "?audited=true", None).await.is(204);
+    let mut found = lines().await;
+    found[..2].sort_unstable(); // both may be of one millisecond
+    let expected = [
+        "event rescheduled",
+        "payload of event replaced",
+        "event cancelled",
+    ];
+    assert_eq!(
+        found, expected,
+        "what was done, and nothing that was refused"
     );
 }
 

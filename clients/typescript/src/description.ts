@@ -1686,6 +1686,11 @@ export interface components {
              */
             leased_ms?: number | null;
             /**
+             * @description The node that leased the attempt: of a consumer over HTTP its server. Absent if none did.
+             * @example 9f3c51d20b7e4a68
+             */
+            node?: string | null;
+            /**
              * @description How it ended.
              * @example acked
              */
@@ -2131,6 +2136,31 @@ export interface operations {
     listAudit: {
         parameters: {
             query?: {
+                /**
+                 * @description Those about this queue, its events included, or this schedule, as `target` has it.
+                 * @example shop.close
+                 */
+                target?: string;
+                /**
+                 * @description Those whose actor contains this text.
+                 * @example ann
+                 */
+                actor?: string;
+                /**
+                 * @description Those whose action contains this text.
+                 * @example paused
+                 */
+                action?: string;
+                /**
+                 * @description Those of this time or later, in milliseconds since the epoch.
+                 * @example 1767225600000
+                 */
+                since_ms?: number;
+                /**
+                 * @description Those before this time, in milliseconds since the epoch.
+                 * @example 1767312000000
+                 */
+                until_ms?: number;
                 /**
                  * @description The `next` of the page before.
                  * @example 1767225600000-01KBKSY8Q3X4H1W9V0T5RZ7M2C
@@ -4324,6 +4354,11 @@ export interface operations {
                  */
                 error?: string;
                 /**
+                 * @description Those whose last attempt was on this node.
+                 * @example 9f3c51d20b7e4a68
+                 */
+                node?: string;
+                /**
                  * @description Those with this key.
                  * @example customer:8
                  */
@@ -5421,7 +5456,14 @@ export interface operations {
     };
     cancelEvent: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Whether it is one of an operator, which needs the scope `admin` and has a line in the audit. Default:
+                 *     one of a program, which needs `publish`: what it does to its own events is its business.
+                 * @example true
+                 */
+                audited?: boolean;
+            };
             header?: never;
             path: {
                 /**
@@ -5599,7 +5641,14 @@ export interface operations {
     };
     changeEvent: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Whether it is one of an operator, which needs the scope `admin` and has a line in the audit. Default:
+                 *     one of a program, which needs `publish`: what it does to its own events is its business.
+                 * @example true
+                 */
+                audited?: boolean;
+            };
             header?: never;
             path: {
                 /**
@@ -6897,6 +6946,11 @@ export interface operations {
             query?: {
                 /** @description The `next` of the answer before. */
                 after?: string;
+                /**
+                 * @description About the most events that are cancelled, 1 to 1,000: to keep a rate. Default: 1,000.
+                 * @example 100
+                 */
+                limit?: number;
             };
             header?: never;
             path: {
@@ -7098,6 +7152,11 @@ export interface operations {
                  * @example customer:8
                  */
                 key?: string;
+                /**
+                 * @description Records of attempts on this node.
+                 * @example 9f3c51d20b7e4a68
+                 */
+                node?: string;
                 /**
                  * @description What ended at this time or later, in milliseconds since the epoch.
                  * @example 1767225600000

@@ -1,6 +1,7 @@
 //! A node: a process with handlers.
 
 use duly::admin::NodeInfo;
+use duly::records::NodeId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -21,6 +22,14 @@ pub struct NodeView {
     /// that has the store alone it is always 0.
     #[schema(minimum = 0, example = 1207)]
     pub beat: u64,
+}
+
+/// Reads the id of a node, as it is shown: 16 hexadecimal digits.
+#[must_use]
+pub fn node_id(text: &str) -> Option<NodeId> {
+    let is_one = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = is_one.then(|| u64::from_str_radix(text, 16).ok());
+    number.flatten().map(NodeId)
 }
 
 impl NodeView {

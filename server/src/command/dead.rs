@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::{Args, Subcommand};
 use duly::__server::dead_letters::died_before;
 use duly::__server::timing::BulkPacer;
-use duly::records::Cause;
+use duly::records::{Cause, NodeId};
 use duly::time::Timestamp;
 use duly::{EventId, QueueName};
 use serde_json::json;
@@ -62,6 +62,9 @@ pub(crate) struct FilterArguments {
     /// Those whose last attempt failed for this cause, such as failed, timed_out or panicked
     #[arg(long, value_name = "CAUSE")]
     cause: Option<Cause>,
+    /// Those whose last attempt was on this node, as `duly node list` names it
+    #[arg(long, value_name = "NODE", value_parser = values::node)]
+    node: Option<NodeId>,
     /// Those with this key
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
@@ -75,6 +78,7 @@ impl FilterArguments {
             until: self.until,
             cause: self.cause,
             error: self.error.clone(),
+            node: self.node,
             key: self.key.clone(),
         }
     }
@@ -85,6 +89,7 @@ impl FilterArguments {
             && self.until.is_none()
             && self.error.is_none()
             && self.cause.is_none()
+            && self.node.is_none()
             && self.key.is_none()
     }
 }
@@ -127,6 +132,7 @@ impl BulkArguments {
         words.extend(filter.key.as_ref().map(|key| format!("key {key}")));
         words.extend(filter.error.as_ref().map(|text| format!("error {text}")));
         words.extend(filter.cause.map(|cause| format!("cause {cause}")));
+        words.extend(filter.node.map(|node| format!("node {node}")));
         words.extend(filter.since.map(|at| format!("since {at}")));
         words.extend(filter.until.map(|at| format!("until {at}")));
         words.join(", ")

@@ -181,3 +181,12 @@ impl HttpClient {
         serde_json::from_value(value).map_err(|error| self.not_understood(&error))
     }
 }
+
+/// Returns the parameters that are set.
+pub(super) fn set_fields<const N: usize>(
+    fields: [(&'static str, Option<String>); N],
+) -> Vec<(&'static str, String)> {
+    let fields = fields.into_iter();
+    let set = fields.filter_map(|(name, value)| Some((name, value?)));
+    set.collect()
+}

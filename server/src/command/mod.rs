@@ -21,6 +21,7 @@ mod manual;
 mod node;
 mod outbox;
 mod output;
+mod purge;
 mod queue;
 mod records;
 mod remote;

@@ -8,7 +8,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::error::{CommandError, Failure, Result};
-use super::output::{Colour, Output, age, confirm, plain, progress, time};
+use super::output::{Colour, Output, age, plain, progress, time};
+use super::purge::{self, Purge};
 use super::source::Source;
 use super::values;
 use super::view::{OverviewView, QueueChange, QueueView, events, uncounted};
@@ -79,6 +80,12 @@ pub(crate) enum QueueCommand {
     Purge {
         /// The queue
         queue: QueueName,
+        /// Counts what would be cancelled, and changes nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Cancels at most so many in a second
+        #[arg(long, value_name = "N", value_parser = values::rate)]
+        rate: Option<f64>,
         /// Does not ask
         #[arg(long)]
         yes: bool,
@@ -156,7 +163,20 @@ pub(crate) async fn run<S: Source>(
             scheduled,
             timeout,
         } => drain(source, output, &queue, scheduled, timeout).await,
-        QueueCommand::Purge { queue, yes } => purge(source, output, &queue, yes).await,
+        QueueCommand::Purge {
+            queue,
+            dry_run,
+            rate,
+            yes,
+        } => {
+            let purge = Purge {
+                queue: &queue,
+                dry_run,
+                rate,
+                yes,
+            };
+            purge::run(source, output, purge).await
+        }
     }
 }
 
@@ -306,18 +326,4 @@ async fn drain<S: Source>(
         }
         sleep(DRAIN_POLL).await;
     }
-}
-
-async fn purge<S: Source>(source: &S, output: Output, queue: &str, yes: bool) -> Result<()> {
-    let view = source.queue(queue).await?;
-    let waiting = view.scheduled + view.ready;
-    let question = format!("Cancel {waiting} events of queue {queue} for good?");
-    confirm(yes, &question)?;
-    source.audit("queue purged", queue).await?;
-    let bar = progress(Some(waiting as u64), "cancelling");
-    let cancelled = source.purge(queue, &|done| bar.set_position(done)).await;
-    bar.finish_and_clear();
-    let cancelled = cancelled?;
-    let value = json!({"queue": queue, "cancelled": cancelled});
-    output.value(&value, &format!("{cancelled} events are cancelled"))
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use duly::records::{Cause, Outcome, Records};
+use duly::records::{Cause, NodeId, Outcome, Records};
 use duly::time::Timestamp;
 use duly::{Bus, EventId, QueueName};
 use tokio::time::sleep;
@@ -69,6 +69,9 @@ pub(crate) struct RecordsCommand {
     id: Option<EventId>,
     #[command(flatten)]
     filter: RecordArguments,
+    /// Those of attempts on this node, as `duly node list` names it
+    #[arg(long, value_name = "NODE", value_parser = values::node)]
+    node: Option<NodeId>,
     /// The newest first
     #[arg(long, conflicts_with = "follow")]
     newest: bool,
@@ -121,6 +124,9 @@ impl RecordFilter {
         }
         if let Some(error) = &self.error {
             records = records.error_contains(error);
+        }
+        if let Some(node) = self.node {
+            records = records.node(node);
         }
         if self.newest_first {
             records = records.newest_first();
@@ -238,6 +244,7 @@ pub(crate) async fn run<S: Source>(
 ) -> Result<()> {
     let mut filter = RecordFilter {
         id: command.id,
+        node: command.node,
         newest_first: command.newest,
         ..command.filter.filter(command.queue.as_ref())
     };

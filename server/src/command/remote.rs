@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use duly::EventId;
+use duly::admin::AuditFilter;
 use duly::time::Timestamp;
 use duly_server::api::{self, AuditView, Explanation, ForecastStep, NodeView};
 use reqwest::Method;
@@ -10,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::error::{CommandError, Failure, Result, no_event, no_queue};
-use super::http::HttpClient;
+use super::http::{HttpClient, set_fields};
 use super::source::{PAGE, Source};
 use super::view::{
     DeadAction, DeadFilter, DeadView, EventChange, EventFilter, EventListView, EventPath,
@@ -165,21 +166,21 @@ impl Source for Server {
             .map(drop)
     }
 
-    async fn purge(&self, queue: &str, progress: &dyn Fn(u64)) -> Result<u64> {
+    async fn purge(
+        &self,
+        queue: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(u64, Option<String>)> {
         let (namespace, name) = split(queue)?;
         let path = ["v1", namespace, "queues", name, "purge"];
-        let (mut cancelled, mut after) = (0, None);
-        loop {
-            let query = set_fields([("after", after)]);
-            let done = self.http.send_for(Method::POST, &path, &query, None);
-            let done: api::Purged = done.await?;
-            cancelled += done.cancelled;
-            progress(cancelled);
-            after = done.next;
-            if after.is_none() {
-                return Ok(cancelled);
-            }
-        }
+        let query = set_fields([
+            ("after", after.map(str::to_owned)),
+            ("limit", Some(limit.to_string())),
+        ]);
+        let done = self.http.send_for(Method::POST, &path, &query, None);
+        let done: api::Purged = done.await?;
+        Ok((done.cancelled, done.next))
     }
 
     async fn forecast(
@@ -239,7 +240,8 @@ impl Source for Server {
     async fn cancel(&self, path: EventPath<'_>) -> Result<()> {
         let (namespace, name, id) = of_event(path)?;
         let event = ["v1", namespace, "queues", name, "events", &id];
-        let sent = self.http.send(Method::DELETE, &event, &[], None);
+        let query = audited();
+        let sent = self.http.send(Method::DELETE, &event, &query, None);
         of_found(path.id, sent.await).map(drop)
     }
 
@@ -252,7 +254,8 @@ impl Source for Server {
             EventChange::Payload(payload) => format!("{{\"payload\":{}}}", payload.get()),
         };
         let event = ["v1", namespace, "queues", name, "events", &id];
-        let sent = self.http.send_for(Method::PATCH, &event, &[], Some(body));
+        let query = audited();
+        let sent = self.http.send_for(Method::PATCH, &event, &query, Some(body));
         let changed: api::ChangedEvent = of_found(path.id, sent.await)?;
         Ok(changed.due_ms)
     }
@@ -269,6 +272,7 @@ impl Source for Server {
             ("until_ms", filter.until.map(millis_text)),
             ("cause", filter.cause.map(|it| it.as_str().to_owned())),
             ("error", filter.error.clone()),
+            ("node", filter.node.map(|it| it.to_string())),
             ("key", filter.key.clone()),
             ("after", after.map(str::to_owned)),
             ("limit", Some(limit.to_string())),
@@ -305,6 +309,7 @@ impl Source for Server {
             ("key", filter.key.clone()),
             ("cause", filter.cause.map(|it| it.as_str().to_owned())),
             ("error", filter.error.clone()),
+            ("node", filter.node.map(|it| it.to_string())),
             ("since_ms", filter.since.map(millis_text)),
             ("until_ms", filter.until.map(millis_text)),
             (
@@ -323,12 +328,22 @@ impl Source for Server {
         Ok(())
     }
 
-    async fn audit_lines(&self, before: Option<&str>, limit: usize) -> Result<PageView<AuditView>> {
+    async fn audit_lines(
+        &self,
+        filter: &AuditFilter,
+        before: Option<&str>,
+        limit: usize,
+    ) -> Result<PageView<AuditView>> {
         let namespace = self.namespace.as_deref().ok_or_else(|| {
             let text = "with --server the audit is that of a namespace; add --namespace";
             CommandError::usage(text)
         })?;
         let query = set_fields([
+            ("target", filter.target.clone()),
+            ("actor", filter.actor.clone()),
+            ("action", filter.action.clone()),
+            ("since_ms", filter.since.map(millis_text)),
+            ("until_ms", filter.until.map(millis_text)),
             ("before", before.map(str::to_owned)),
             ("limit", Some(limit.to_string())),
         ]);
@@ -355,13 +370,9 @@ impl Source for Server {
     }
 }
 
-/// Returns the parameters that are set.
-fn set_fields<const N: usize>(
-    fields: [(&'static str, Option<String>); N],
-) -> Vec<(&'static str, String)> {
-    let fields = fields.into_iter();
-    let set = fields.filter_map(|(name, value)| Some((name, value?)));
-    set.collect()
+/// Returns the parameters of a change that is an operator's, and so has a line in the audit.
+fn audited() -> [(&'static str, String); 1] {
+    [("audited", true.to_string())]
 }
 
 fn millis_text(time: Timestamp) -> String {

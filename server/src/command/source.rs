@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use duly::EventId;
+use duly::admin::AuditFilter;
 use duly_server::api::{AuditView, Explanation, ForecastStep, NodeView};
 
 use super::error::Result;
@@ -22,8 +23,13 @@ pub(crate) trait Source {
     async fn overview(&self, limit: usize) -> Result<OverviewView>;
     /// Sets one after the other, each with a line in the audit.
     async fn set_queue(&self, queue: &str, change: QueueChange) -> Result<()>;
-    /// Cancels the events that wait; calls `progress` with how many so far, and returns how many.
-    async fn purge(&self, queue: &str, progress: &dyn Fn(u64)) -> Result<u64>;
+    /// Cancels about so many of the events that wait; returns how many, and where the next step begins.
+    async fn purge(
+        &self,
+        queue: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(u64, Option<String>)>;
     async fn forecast(
         &self,
         queue: &str,
@@ -58,8 +64,13 @@ pub(crate) trait Source {
     ) -> Result<PageView<RecordView>>;
     /// Adds to the audit what a command has done; a server does so itself.
     async fn audit(&self, action: &str, target: &str) -> Result<()>;
-    /// Returns lines of the audit, the newest first.
-    async fn audit_lines(&self, before: Option<&str>, limit: usize) -> Result<PageView<AuditView>>;
+    /// Returns lines of the audit that match, the newest first.
+    async fn audit_lines(
+        &self,
+        filter: &AuditFilter,
+        before: Option<&str>,
+        limit: usize,
+    ) -> Result<PageView<AuditView>>;
     /// Returns the processes that have handlers.
     async fn nodes(&self) -> Result<Vec<NodeView>>;
     async fn close(self) -> Result<()>;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use duly::admin::{AuditCursor, EventListCursor, StoredEvent};
+use duly::admin::{AuditCursor, AuditFilter, EventListCursor, StoredEvent};
 use duly::codec::Codec;
 use duly::config::Settings;
 use duly::dead_letters::DeadLetterCursor;
@@ -15,7 +15,7 @@ use duly::time::Timestamp;
 use duly::{Bus, CancelOutcome, ChangeOutcome, EventId, Queue, QueueName};
 use duly_server::api::{self, AuditView, Explanation, ForecastStep, NodeView};
 use duly_server::overview::{self, EndedCounter};
-use duly_server::purge;
+use duly_server::purge::{self, PurgeCursor};
 use serde_json::value::RawValue;
 
 use super::empty;
@@ -156,18 +156,17 @@ impl Source for Store {
         }
     }
 
-    async fn purge(&self, queue: &str, progress: &dyn Fn(u64)) -> Result<u64> {
+    async fn purge(
+        &self,
+        queue: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(u64, Option<String>)> {
         let name = self.check_known(queue).await?;
-        let (mut cancelled, mut after) = (0, None);
-        loop {
-            let step = purge::step(&self.bus, &name, after).await?;
-            cancelled += step.cancelled;
-            progress(cancelled);
-            after = step.next;
-            if after.is_none() {
-                return Ok(cancelled);
-            }
-        }
+        let after = after.map(str::parse::<PurgeCursor>);
+        let after = after.transpose().map_err(CommandError::usage)?;
+        let step = purge::step(&self.bus, &name, after, limit).await?;
+        Ok((step.cancelled, step.next.map(|next| next.to_string())))
     }
 
     async fn forecast(
@@ -287,6 +286,9 @@ impl Source for Store {
         if let Some(key) = &filter.key {
             letters = letters.key(key);
         }
+        if let Some(node) = filter.node {
+            letters = letters.node(node);
+        }
         let after = after.map(str::parse::<DeadLetterCursor>).transpose()?;
         let page = letters.after(after).page().await?;
         let items = page.items.iter();
@@ -330,9 +332,14 @@ impl Source for Store {
         Ok(self.bus.add_to_audit(&self.actor, action, target).await?)
     }
 
-    async fn audit_lines(&self, before: Option<&str>, limit: usize) -> Result<PageView<AuditView>> {
+    async fn audit_lines(
+        &self,
+        filter: &AuditFilter,
+        before: Option<&str>,
+        limit: usize,
+    ) -> Result<PageView<AuditView>> {
         let before = before.map(str::parse::<AuditCursor>).transpose()?;
-        let page = self.bus.audit(before, limit).await?;
+        let page = self.bus.audit_matching(filter, before, limit).await?;
         Ok(PageView {
             items: page.items.iter().map(AuditView::from).collect(),
             next: page.next.map(|next| next.to_string()),

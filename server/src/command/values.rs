@@ -3,7 +3,9 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use duly::records::NodeId;
 use duly::time::{Clock, SystemClock, Timestamp};
+use duly_server::api::node_id;
 
 static CLOCK: LazyLock<SystemClock> = LazyLock::new(SystemClock::new);
 
@@ -42,6 +44,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     } else {
         Ok(Duration::from_millis(millis))
     }
+}
+
+/// Parses the id of a node.
+pub(crate) fn node(text: &str) -> Result<NodeId, String> {
+    node_id(text).ok_or_else(|| format!("`{text}` is no node; write its 16 hexadecimal digits"))
 }
 
 /// Parses a duration that is not zero.

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use duly::event::State;
-use duly::records::{Cause, Outcome};
+use duly::records::{Cause, NodeId, Outcome};
 use duly::time::Timestamp;
 use duly_server::api;
 use serde::Serialize;
@@ -164,6 +164,7 @@ pub(crate) struct DeadFilter {
     pub(crate) until: Option<Timestamp>,
     pub(crate) cause: Option<Cause>,
     pub(crate) error: Option<String>,
+    pub(crate) node: Option<NodeId>,
     pub(crate) key: Option<String>,
 }
 
@@ -178,6 +179,7 @@ pub(crate) struct RecordFilter {
     pub(crate) until: Option<Timestamp>,
     pub(crate) key: Option<String>,
     pub(crate) error: Option<String>,
+    pub(crate) node: Option<NodeId>,
     pub(crate) newest_first: bool,
 }
 

@@ -7,25 +7,45 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use duly::admin::{AuditCursor, AuditLine};
+use duly::admin::{AuditCursor, AuditFilter, AuditLine};
+use duly::time::Timestamp;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::access::granted_namespace;
+use super::event::text;
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
+use super::records::check_time;
 use crate::api::{AuditPage, AuditView};
 use crate::auth::{Grant, Scope};
 use crate::state::App;
 
+/// The longest target of a line, in bytes.
+const TARGET_BYTES_MAX: usize = 1_024;
 /// The most lines of a page.
 const LIMIT_MAX: usize = 1_000;
 
-/// Which page of the audit.
+/// Which lines, and which page of them; all filters must match.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AuditQuery {
+    /// Those about this queue, its events included, or this schedule, as `target` has it.
+    #[param(min_length = 1, max_length = 1024, example = "shop.close")]
+    target: Option<String>,
+    /// Those whose actor contains this text.
+    #[param(min_length = 1, max_length = 256, example = "ann")]
+    actor: Option<String>,
+    /// Those whose action contains this text.
+    #[param(min_length = 1, max_length = 256, example = "paused")]
+    action: Option<String>,
+    /// Those of this time or later, in milliseconds since the epoch.
+    #[param(minimum = 0, maximum = 4102444800000u64, example = 1767225600000u64)]
+    since_ms: Option<u64>,
+    /// Those before this time, in milliseconds since the epoch.
+    #[param(minimum = 0, maximum = 4102444800000u64, example = 1767312000000u64)]
+    until_ms: Option<u64>,
     /// The `next` of the page before.
     #[param(
         min_length = 28,
@@ -37,6 +57,31 @@ pub(super) struct AuditQuery {
     /// The most lines that are read for the page, 1 to 1,000. Default: 100.
     #[param(minimum = 1, maximum = 1000, example = 100)]
     limit: Option<usize>,
+}
+
+impl AuditQuery {
+    fn filter(self, namespace: &str) -> Result<AuditFilter> {
+        for (name, time) in [("since_ms", self.since_ms), ("until_ms", self.until_ms)] {
+            check_time(name, time)?;
+        }
+        if let Some(target) = &self.target
+            && !(1..=TARGET_BYTES_MAX).contains(&target.len())
+        {
+            return Err(Problem::invalid(format!(
+                "target has {} bytes; it must have 1 to {TARGET_BYTES_MAX}",
+                target.len()
+            )));
+        }
+        let checked = |name, value: Option<String>| value.map(|it| text(name, it, 1)).transpose();
+        Ok(AuditFilter {
+            namespace: Some(namespace.to_owned()),
+            target: self.target,
+            actor: checked("actor", self.actor)?,
+            action: checked("action", self.action)?,
+            since: self.since_ms.map(Timestamp::from_millis),
+            until: self.until_ms.map(Timestamp::from_millis),
+        })
+    }
 }
 
 /// Whether a line is about a queue of the namespace that the token administers, or about a schedule,
@@ -64,18 +109,16 @@ pub(super) async fn list(
 ) -> Result<Response> {
     let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
     grant.allows_anywhere(Scope::Admin)?;
-    let Query(AuditQuery { before, limit }) = query?;
-    let limit = limit.unwrap_or(100);
+    let Query(query) = query?;
+    let limit = query.limit.unwrap_or(100);
     if !(1..=LIMIT_MAX).contains(&limit) {
         return Err(Problem::invalid(format!(
             "limit is {limit}; it must be 1 to {LIMIT_MAX}"
         )));
     }
-    let before = before.as_deref().map(str::parse::<AuditCursor>);
-    let page = pool
-        .bus()
-        .audit_of(&namespace, before.transpose()?, limit)
-        .await?;
+    let before = query.before.as_deref().map(str::parse::<AuditCursor>);
+    let (before, filter) = (before.transpose()?, query.filter(&namespace)?);
+    let page = pool.bus().audit_matching(&filter, before, limit).await?;
     let prefix = format!("{namespace}.");
     let items = page.items.iter();
     let items = items.filter(|line| is_seen(&grant, &prefix, line));

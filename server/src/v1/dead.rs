@@ -19,7 +19,7 @@ use super::access::{self, granted_lasting};
 use super::event::text;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
-use super::records::check_time;
+use super::records::{check_time, node};
 use crate::api::{DeadPage, DeadView, Done};
 use crate::auth::{LastingGrant, Scope};
 use crate::bus::Pool;
@@ -48,6 +48,9 @@ pub(super) struct PageQuery {
     /// Those whose last error contains this text, case-sensitively.
     #[param(min_length = 1, max_length = 256, example = "no such order")]
     error: Option<String>,
+    /// Those whose last attempt was on this node.
+    #[param(pattern = "^[0-9a-fA-F]{16}$", example = "9f3c51d20b7e4a68")]
+    node: Option<String>,
     /// Those with this key.
     #[param(min_length = 1, max_length = 256, example = "customer:8")]
     key: Option<String>,
@@ -81,6 +84,9 @@ impl PageQuery {
         }
         if let Some(error) = self.error {
             letters = letters.error(text("error", error, 1)?);
+        }
+        if let Some(text) = self.node {
+            letters = letters.node(node(&text)?);
         }
         if let Some(key) = self.key {
             letters = letters.key(text("key", key, 1)?);

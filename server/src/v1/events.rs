@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body as HttpBody;
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::explain::Reason;
 use duly::time::{Timestamp, When};
-use duly::{CancelOutcome, ChangeOutcome, Error, Receipt};
+use duly::{CancelOutcome, ChangeOutcome, Error, EventId, Receipt};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::access::{self, granted, granted_any, granted_call, granted_json};
 use super::event::{NewEvent, PushedEvent, not_pushed, payload, when};
@@ -139,24 +140,71 @@ pub(super) async fn get(
     access::large(&app, &headers, pool, &EventView::from(found)).await
 }
 
+/// Whose change it is.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChangeQuery {
+    /// Whether it is one of an operator, which needs the scope `admin` and has a line in the audit. Default:
+    /// one of a program, which needs `publish`: what it does to its own events is its business.
+    #[param(example = true)]
+    audited: Option<bool>,
+}
+
+impl ChangeQuery {
+    fn is_audited(&self) -> bool {
+        self.audited == Some(true)
+    }
+
+    fn scope(query: &std::result::Result<Query<Self>, QueryRejection>) -> Scope {
+        if query.as_ref().is_ok_and(|query| query.is_audited()) {
+            Scope::Admin
+        } else {
+            Scope::Publish
+        }
+    }
+
+    /// Adds what was done to an event to the audit, if it is to be there.
+    async fn audit(
+        &self,
+        (app, headers): (&App, &HeaderMap),
+        action: &str,
+        (pool, path, id): (&Pool, &EventPath, EventId),
+    ) {
+        if self.is_audited() {
+            let target = format!("{}/{id}", path.queue);
+            let place = (pool, path.namespace.as_str(), target.as_str());
+            access::audit(app, headers, action, place).await;
+        }
+    }
+}
+
 /// Cancels an event that waits
 #[utoipa::path(
     delete, path = "/v1/{namespace}/queues/{queue}/events/{id}", operation_id = "cancelEvent",
-    tag = "events", params(EventPath),
+    tag = "events", params(EventPath, ChangeQuery),
     responses((status = 204, description = "The event is cancelled"), Problems)
 )]
 pub(super) async fn cancel(
     State(app): State<Arc<App>>,
     InPath(path): InPath<EventPath>,
     headers: HeaderMap,
+    query: std::result::Result<Query<ChangeQuery>, QueryRejection>,
 ) -> Result<StatusCode> {
-    let pool = granted(&app, &headers, &path.namespace, &path.queue, Scope::Publish).await?;
-    let handle = pool.queue(&path.namespace, &path.queue)?;
-    match handle.cancel(path.id()?).await? {
-        CancelOutcome::NotFound => Err(unknown(&path)),
-        CancelOutcome::TooLate(state) => Err(too_late(&path, state)),
-        _ => Ok(StatusCode::NO_CONTENT),
+    let scope = ChangeQuery::scope(&query);
+    let pool = granted(&app, &headers, &path.namespace, &path.queue, scope).await?;
+    let Query(query) = query?;
+    let (handle, id) = (pool.queue(&path.namespace, &path.queue)?, path.id()?);
+    match handle.cancel(id).await? {
+        CancelOutcome::NotFound => return Err(unknown(&path)),
+        CancelOutcome::TooLate(state) => return Err(too_late(&path, state)),
+        _ => {}
     }
+    let event = (pool, &path, id);
+    query
+        .audit((&app, &headers), "event cancelled", event)
+        .await;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 fn too_late(path: &EventPath, state: duly::event::State) -> Problem {
@@ -216,18 +264,20 @@ fn changed(path: &EventPath, changed: ChangeOutcome) -> Result<Timestamp> {
 /// first was made.
 #[utoipa::path(
     patch, path = "/v1/{namespace}/queues/{queue}/events/{id}", operation_id = "changeEvent",
-    tag = "events", params(EventPath), request_body = EventChange,
+    tag = "events", params(EventPath, ChangeQuery), request_body = EventChange,
     responses((status = 200, description = "The event is changed", body = ChangedEvent), Problems)
 )]
 pub(super) async fn change(
     State(app): State<Arc<App>>,
     InPath(path): InPath<EventPath>,
     headers: HeaderMap,
+    query: std::result::Result<Query<ChangeQuery>, QueryRejection>,
     body: HttpBody,
 ) -> Result<Response> {
     let place = (path.namespace.as_str(), path.queue.as_str());
-    let (pool, change): (_, EventChange) =
-        granted_json(&app, &headers, place, Scope::Publish, body).await?;
+    let granted = granted_json(&app, &headers, place, ChangeQuery::scope(&query), body);
+    let (pool, change): (_, EventChange) = granted.await?;
+    let Query(query) = query?;
     let when = when(change.delay_ms, change.due_ms)?;
     let body = match (change.payload, change.payload_base64) {
         (None, None) => None,
@@ -237,6 +287,10 @@ pub(super) async fn change(
     let mut due = None;
     if let Some(body) = body {
         due = Some(changed(&path, Pool::update(&handle, id, &body).await?)?);
+        let action = "payload of event replaced";
+        query
+            .audit((&app, &headers), action, (pool, &path, id))
+            .await;
     }
     if let Some(when) = when {
         let rescheduled = handle.reschedule(id, when).await;
@@ -246,6 +300,10 @@ pub(super) async fn change(
             Some(_) => problem.after("the payload is changed, the due time is not"),
             None => problem,
         })?);
+        let action = "event rescheduled";
+        query
+            .audit((&app, &headers), action, (pool, &path, id))
+            .await;
     }
     let due = due.ok_or_else(|| {
         Problem::invalid("nothing to change; give delay_ms, due_ms, payload or payload_base64")

@@ -237,7 +237,7 @@ pub(super) async fn forecast(
     Ok(Json(steps.collect::<Vec<_>>()).into_response())
 }
 
-/// Where a purge goes on.
+/// Where a purge goes on, and how far.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -245,6 +245,9 @@ pub(super) struct PurgeQuery {
     /// The `next` of the answer before.
     #[param(min_length = 1, max_length = 1200)]
     after: Option<String>,
+    /// About the most events that are cancelled, 1 to 1,000: to keep a rate. Default: 1,000.
+    #[param(minimum = 1, maximum = 1000, example = 100)]
+    limit: Option<usize>,
 }
 
 /// Cancels events of a queue that wait, about 1,000 with each request; dead letters, leased events and
@@ -261,7 +264,14 @@ pub(super) async fn purge(
     place: std::result::Result<Query<PurgeQuery>, QueryRejection>,
 ) -> Result<Response> {
     let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Admin).await?;
-    let Query(PurgeQuery { after }) = place?;
+    let Query(PurgeQuery { after, limit }) = place?;
+    let limit = limit.unwrap_or(purge::STEP);
+    if !(1..=purge::STEP).contains(&limit) {
+        let most = purge::STEP;
+        return Err(Problem::invalid(format!(
+            "limit is {limit}; it must be 1 to {most}"
+        )));
+    }
     let after = after.as_deref().map(str::parse::<PurgeCursor>);
     let after = after.transpose().map_err(Problem::invalid)?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
@@ -270,7 +280,7 @@ pub(super) async fn purge(
         let target = (pool, namespace.as_str(), queue.as_str());
         let goes_on = after.is_some();
         access::audit_bulk(&app, &headers, "queue purged", target, (goes_on, false)).await;
-        match purge::step(pool.bus(), &name, after).await {
+        match purge::step(pool.bus(), &name, after, limit).await {
             // A new queue whose name is nearly that of another.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok((0, None)),
             step => Ok(step.map(|step| (step.cancelled, step.next))?),

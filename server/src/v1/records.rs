@@ -6,7 +6,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use duly::records::{Cause, Cursor, Outcome, Page, Record, Records};
+use duly::records::{Cause, Cursor, NodeId, Outcome, Page, Record, Records};
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use super::access::{self, granted_lasting};
 use super::event::text;
 use super::input::{InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
-use crate::api::{RecordPage, RecordView};
+use crate::api::{RecordPage, RecordView, node_id};
 use crate::auth::Scope;
 use crate::bus::Pool;
 use crate::state::App;
@@ -44,6 +44,9 @@ pub(super) struct RecordFilter {
     /// Records of events with this key.
     #[param(min_length = 1, max_length = 256, example = "customer:8")]
     pub(super) key: Option<String>,
+    /// Records of attempts on this node.
+    #[param(pattern = "^[0-9a-fA-F]{16}$", example = "9f3c51d20b7e4a68")]
+    pub(super) node: Option<String>,
     /// What ended at this time or later, in milliseconds since the epoch.
     #[param(minimum = 0, maximum = 4102444800000u64, example = 1767225600000u64)]
     pub(super) since_ms: Option<u64>,
@@ -71,6 +74,11 @@ pub(super) const LIMIT_MAX: u32 = 1_000;
 /// The latest time of a filter, in milliseconds since the epoch.
 const TIME_MS_MAX: u64 = 4_102_444_800_000;
 
+/// Reads a node of a filter.
+pub(super) fn node(text: &str) -> Result<NodeId> {
+    node_id(text).ok_or_else(|| Problem::invalid("node must be 16 hexadecimal digits"))
+}
+
 /// Checks a time of a filter.
 pub(super) fn check_time(name: &str, time: Option<u64>) -> Result<()> {
     match time.filter(|time| *time > TIME_MS_MAX) {
@@ -92,6 +100,7 @@ struct Matching {
     cause: Option<Cause>,
     error: Option<String>,
     key: Option<String>,
+    node: Option<NodeId>,
 }
 
 impl Matching {
@@ -101,8 +110,10 @@ impl Matching {
             cause,
             error,
             key,
+            node,
         } = self;
-        outcome.is_none() && cause.is_none() && error.is_none() && key.is_none()
+        let has_text = error.is_some() || key.is_some();
+        outcome.is_none() && cause.is_none() && !has_text && node.is_none()
     }
 
     fn has(&self, record: &Record) -> bool {
@@ -111,6 +122,7 @@ impl Matching {
             && self.cause.is_none_or(|it| record.cause == Some(it))
             && self.error.as_ref().is_none_or(|it| error.contains(it))
             && (self.key.is_none() || record.key == self.key)
+            && self.node.is_none_or(|it| record.node == it)
     }
 }
 
@@ -193,6 +205,7 @@ pub(super) async fn read_page(
         cause: filter.cause,
         error: checked("error", filter.error)?,
         key: checked("key", filter.key)?,
+        node: filter.node.as_deref().map(node).transpose()?,
     };
     for (name, time) in [("since_ms", filter.since_ms), ("until_ms", filter.until_ms)] {
         check_time(name, time)?;

@@ -45,6 +45,9 @@ async fn dead_letters_are_listed_by_filters(shop: &Shop) {
     let by_cause = with(&["dead", "list", "--cause", "failed"]);
     assert_eq!(shop.json(&by_cause).as_array().unwrap().len(), 2);
     assert_eq!(list(&["--cause", "panicked"]), 0);
+    let record = shop.json(&with(&["records", "--limit", "1"]));
+    assert_eq!(list(&["--node", record["node"].as_str().unwrap()]), 2);
+    assert_eq!(list(&["--node", "00000000000000ff"]), 0);
     let listed = shop.run(&with(&["dead", "list"]));
     assert!(listed.text().starts_with("ID "), "{listed:?}");
     assert!(listed.text().contains("the post is closed"), "{listed:?}");

@@ -8,19 +8,29 @@ use duly::time::When;
 use reqwest::Method;
 use serde_json::json;
 
-use super::{Ran, Shop, duly, on_every_target, signal};
+use super::{Ran, Shop, catches_interrupts, duly, on_every_target, signal};
 use crate::world::{World, until};
 
 on_every_target! {
     a_purge_asks_and_cancels_what_waits
     a_purge_beside_a_producer_cancels_what_waited_alone
+    a_purge_keeps_its_rate_and_says_what_it_did_when_it_is_interrupted
 }
 
 async fn a_purge_asks_and_cancels_what_waits(shop: &Shop) {
     shop.run(&["queue", "purge", "ns.mail"]).fails(2, "--yes");
+    let tried = shop.json(&["queue", "purge", "ns.mail", "--dry-run"]);
+    let said = |cancelled, dry_run| json!({"queue": "ns.mail", "matched": 2, "cancelled": cancelled, "dry_run": dry_run});
+    assert_eq!(tried, said(0, true));
+    assert_eq!(shop.waiting(), 2);
+    let mut audit = vec!["audit"];
+    if shop.is_server() {
+        audit.extend(["--namespace", "ns"]);
+    }
+    assert_eq!(shop.json(&audit)["items"], json!([]), "nothing was done");
     let purge = ["queue", "purge", "ns.mail", "--yes"];
     let purged = shop.json(&purge);
-    assert_eq!(purged, json!({"queue": "ns.mail", "cancelled": 2}));
+    assert_eq!(purged, said(2, false));
     let queue = shop.json(&["queue", "show", "ns.mail"]);
     assert_eq!(queue["scheduled"], 0);
     assert_eq!(queue["ready"], 0);
@@ -57,6 +67,35 @@ async fn a_purge_beside_a_producer_cancels_what_waited_alone(shop: &Shop) {
     let purged = Ran::of(&purge.wait_with_output().unwrap()).json();
     assert_eq!(shop.waiting(), 4 * PUSHED, "what came later stays");
     assert_eq!(purged["cancelled"], before);
+}
+
+async fn a_purge_keeps_its_rate_and_says_what_it_did_when_it_is_interrupted(shop: &Shop) {
+    shop.push(8).await;
+    let rate = ["queue", "purge", "ns.mail", "--yes", "--rate"];
+    let begun = tokio::time::Instant::now();
+    let purged = shop.json(&[&rate[..], &["20"]].concat());
+    assert_eq!(purged["cancelled"], 10);
+    let least = Duration::from_millis(400);
+    assert!(begun.elapsed() >= least, "{:?}", begun.elapsed());
+    shop.run(&[&rate[..], &["0"]].concat()).fails(2, "--rate");
+    // The second one is cancelled in half an hour.
+    shop.push(8).await;
+    let slow = [&rate[..], &["0.001"]].concat();
+    let mut slow = shop.command(&slow);
+    let slow = slow.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let slow = slow.spawn().unwrap();
+    if shop.is_embedded() {
+        until("it has begun", async || catches_interrupts(slow.id())).await;
+    } else {
+        until("it has begun", async || shop.waiting() < 8).await;
+    }
+    signal(slow.id(), "INT");
+    let ended = Ran::of(&slow.wait_with_output().unwrap());
+    assert_ne!(ended.code, 0, "{ended:?}");
+    let is_said = ended.err.contains("events were cancelled before");
+    assert!(is_said, "{ended:?}");
+    let left = if shop.is_embedded() { 7..=8 } else { 7..=7 };
+    assert!(left.contains(&shop.waiting()), "{}", shop.waiting());
 }
 
 /// Twice as many as are looked through for a page, so that what waits is behind them in some buckets.

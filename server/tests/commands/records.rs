@@ -37,6 +37,12 @@ async fn records_are_filtered(shop: &Shop) {
     assert_eq!(shop.run(&by_error).text().lines().count(), 1);
     assert_eq!(count(&["--cause", "failed"]), 2);
     assert_eq!(count(&["--cause", "panicked"]), 0);
+    let record = shop.json(&with(&["records", "--limit", "1"]));
+    let node = record["node"].as_str().unwrap();
+    assert_eq!(count(&["--node", node]), 2);
+    assert_eq!(count(&["--node", "00000000000000ff"]), 0);
+    shop.run(&with(&["records", "--node", "web-1"]))
+        .fails(2, "16 hexadecimal digits");
     shop.run(&with(&["records", "--outcome", "fine"]))
         .fails(2, "expected one of");
 }
