@@ -70,9 +70,11 @@ pub(crate) async fn more_scripts(meter: &mut Meter<'_>, bare: &Bare, events: usi
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
 
     holders_expire(meter, bare, events.min(MET_MAX), bytes).await;
+    leases_end(meter, bare, 2 * FIRST as u64).await;
 
     // A node has taken what it does not know of any more.
-    let requests = FIRST as u64..FIRST as u64 + 20;
+    let first = 3 * FIRST as u64;
+    let requests = first..first + 20;
     for request in requests.clone() {
         bare.apply(fetch_of(NODE, request)).await.unwrap();
     }
@@ -152,4 +154,20 @@ async fn holders_expire(meter: &mut Meter<'_>, bare: &Bare, many: usize, bytes: 
     let push = StoreOp::push(taken.collect());
     let pushed = meter.step(bare.typed(push)).await.unwrap();
     assert!(pushed.iter().all(|it| it.verdict == PushOutcome::Accepted));
+}
+
+/// Counts, where leases of a puller that is gone are past their deadline.
+async fn leases_end(meter: &mut Meter<'_>, bare: &Bare, first: u64) {
+    for request in first..first + 20 {
+        let StoreOp::Fetch(mut fetch) = fetch_of(NODE, request) else {
+            return;
+        };
+        fetch.hold = Some(Duration::from_millis(1));
+        bare.apply(StoreOp::Fetch(fetch)).await.unwrap();
+    }
+    let leased_us = bare.store.now_us();
+    let are_over = async || bare.store.now_us() > leased_us + 2_000;
+    until("all are over", are_over).await;
+    let stats = meter.step(bare.typed(StoreOp::stats())).await.unwrap();
+    assert_eq!(stats.leased, 0);
 }

@@ -171,7 +171,20 @@ impl Machine {
             store_us
         };
         self.is_swept = model.sweep();
-        model.begin();
+        let tells = !matches!(
+            op,
+            StoreOp::Push(_)
+                | StoreOp::Fetch(_)
+                | StoreOp::Settle { .. }
+                | StoreOp::Heartbeat { .. }
+                | StoreOp::Reconcile { .. }
+                | StoreOp::Extend { .. }
+                | StoreOp::Reap { .. }
+        );
+        model.begin(tells);
+        if let StoreOp::Push(events) = op {
+            model.end_holders(events);
+        }
         let reply = Self::reply(model, op);
         model.finish();
         model.end_reaps();

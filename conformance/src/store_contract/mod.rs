@@ -48,6 +48,8 @@ pub mod look;
 #[allow(missing_docs)] // each name is a promise
 pub mod outbox;
 #[allow(missing_docs)] // each name is a promise
+pub mod overdue;
+#[allow(missing_docs)] // each name is a promise
 pub mod pass;
 #[allow(missing_docs)] // each name is a promise
 pub mod push;
@@ -173,6 +175,15 @@ macro_rules! store_contract_tests {
                 every_event_that_expires_is_told_once_whatever_ends_it
                 however_much_has_expired_none_of_it_counts
                 a_push_of_what_has_expired_is_a_repeat
+            }
+            overdue {
+                what_is_over_by_its_deadline_is_not_leased
+                what_is_over_by_its_deadline_can_be_changed
+                what_is_over_by_its_deadline_holds_nothing
+                what_is_over_by_its_deadline_at_the_last_attempt_is_dead
+                what_is_over_by_its_deadline_may_have_expired
+                however_many_leases_are_over_none_of_them_counts
+                a_reap_tells_of_each_lease_that_was_over_before
             }
             clock {
                 a_glitch_of_the_clock_changes_no_due_time

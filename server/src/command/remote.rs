@@ -255,7 +255,9 @@ impl Source for Server {
         };
         let event = ["v1", namespace, "queues", name, "events", &id];
         let query = audited();
-        let sent = self.http.send_for(Method::PATCH, &event, &query, Some(body));
+        let sent = self
+            .http
+            .send_for(Method::PATCH, &event, &query, Some(body));
         let changed: api::ChangedEvent = of_found(path.id, sent.await)?;
         Ok(changed.due_ms)
     }

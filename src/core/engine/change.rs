@@ -22,7 +22,7 @@ impl<B: Clone> Bucket<B> {
                 CancelOutcome::CancelledAfterAttempt
             }
         };
-        self.end_if_expired(id, sink);
+        self.end_if_over(id, sink);
         let Some(entry) = self.entries.get(&id) else {
             return match self.dedup.get(id) {
                 Some(dedup) if dedup.state == State::Cancelled => truth(dedup.maybe_running),
@@ -40,6 +40,13 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
+    /// Cancels a waiting event, with a record.
+    pub(super) fn cancel_waiting<L: ChangeSink<Body = B>>(&mut self, id: EventId, sink: &mut L) {
+        let moved_us = self.unwait(id);
+        let ending = RecordDetails::unheld(Outcome::Cancelled, moved_us, self.now_us);
+        self.finish(id, State::Cancelled, ending, sink);
+    }
+
     pub(super) fn reschedule<L: ChangeSink<Body = B>>(
         &mut self,
         id: EventId,
@@ -47,7 +54,7 @@ impl<B: Clone> Bucket<B> {
         sink: &mut L,
     ) -> Result<ChangeOutcome> {
         let due = when.checked(self.now())?.due(self.now_us);
-        self.end_if_expired(id, sink);
+        self.end_if_over(id, sink);
         let Some(entry) = self.entries.get_mut(&id) else {
             return Ok(self.changed_past(id));
         };
@@ -91,7 +98,7 @@ impl<B: Clone> Bucket<B> {
         sink: &mut L,
     ) -> Result<ChangeOutcome> {
         check_by(by.as_deref())?;
-        self.end_if_expired(id, sink);
+        self.end_if_over(id, sink);
         let Some(entry) = self.entries.get_mut(&id) else {
             return Ok(self.changed_past(id));
         };
@@ -176,7 +183,7 @@ impl<B: Clone> Bucket<B> {
             let unique = entry.unique().cloned();
             let holder = unique.as_deref().and_then(|key| self.uniques.event(key));
             if let Some(holder) = holder {
-                self.end_if_expired(holder, sink);
+                self.end_if_over(holder, sink);
             }
             if let Some(unique) = unique.filter(|key| self.uniques.holder(key, due).is_none())
                 && self.uniques.take(&unique, *id)
@@ -202,7 +209,7 @@ impl<B: Clone> Bucket<B> {
             by,
         } = edit;
         check_by(by.as_deref())?;
-        self.end_if_expired(id, sink);
+        self.end_if_over(id, sink);
         if let Some(entry) = self.entries.get(&id) {
             let state = entry.state();
             if entry.fingerprint != was {

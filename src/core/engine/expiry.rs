@@ -100,9 +100,14 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
-    /// Ends a waiting event if it has expired. An operation on one event calls it, as that may be
-    /// beyond the bound.
-    pub(super) fn end_if_expired<L: ChangeSink<Body = B>>(&mut self, id: EventId, sink: &mut L) {
+    /// Takes back the lease of an event if it is over, and ends the event if it has expired. An
+    /// operation on one event calls it, as that may be beyond the bound.
+    pub(super) fn end_if_over<L: ChangeSink<Body = B>>(&mut self, id: EventId, sink: &mut L) {
+        self.end_if_overdue(id, sink);
+        self.end_if_expired(id, sink);
+    }
+
+    fn end_if_expired<L: ChangeSink<Body = B>>(&mut self, id: EventId, sink: &mut L) {
         let Some(entry) = self.entries.get(&id).filter(|entry| entry.is_waiting()) else {
             return;
         };

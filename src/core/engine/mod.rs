@@ -53,11 +53,12 @@ use self::waiting::WaitingEvents;
 #[cfg(feature = "redis")]
 pub(crate) use self::window::FORGET_MAX;
 pub use self::window::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
-use crate::core::op::{BATCH_MAX, ChangeSink, MoveReport, Reply, Response, SetAside, StoreOp};
+use crate::core::op::{
+    BATCH_MAX, ChangeSink, MoveReport, ReapReport, Reply, Response, SetAside, StoreOp,
+};
 pub use crate::core::op::{LastSettlement, Tombstone};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, State};
-use crate::record::Outcome;
 use crate::time::Timestamp;
 
 /// One bucket of the engine; `B` is the kept form of an envelope.
@@ -106,6 +107,8 @@ pub struct Bucket<B> {
     expiring: Expiring,
     /// What has expired since the last move or fetch, which told of it.
     aside: SetAside,
+    /// What was taken back since the last reap, which told of it.
+    taken_back: ReapReport,
     leases: Leases,
     nodes: NodeLeases,
     dead: BTreeSet<EventId>,
@@ -149,6 +152,7 @@ impl<B: Clone> Bucket<B> {
             waiting: WaitingEvents::default(),
             expiring: Expiring::default(),
             aside: SetAside::default(),
+            taken_back: ReapReport::default(),
             leases: Leases::default(),
             nodes: NodeLeases::default(),
             dead: BTreeSet::new(),
@@ -187,7 +191,11 @@ impl<B: Clone> Bucket<B> {
         self.now_us = self.now_us.max(now_us);
         self.dedup.begin();
         let is_look = matches!(op, StoreOp::Reap { .. });
-        // Before anything else: what has expired is over for every operation.
+        // Before anything else: a lease that is over decides nothing, and what has expired is over
+        // for every operation.
+        if op.tells() {
+            self.end_overdue(sink);
+        }
         self.end_expired(sink);
         let reply = self.reply(op, sink);
         if self.dedup.has_new() {
@@ -243,7 +251,7 @@ impl<B: Clone> Bucket<B> {
             } => Reply::Updated(self.update(id, &payload, by, dead_only, sink)?),
             StoreOp::Rewrite(rewritings) => Reply::Counted(self.rewrite(&rewritings, sink)?),
             StoreOp::Get { id } => {
-                self.end_if_expired(id, sink);
+                self.end_if_over(id, sink);
                 Reply::Snapshot(self.get(id))
             }
             StoreOp::Peek { by, from, limit } => self.peek(&by, from.as_ref(), limit, sink)?,
@@ -387,12 +395,5 @@ impl<B: Clone> Bucket<B> {
             Place::Leased(_) | Place::Dead(_) => {}
         }
         0
-    }
-
-    /// Cancels a waiting event, with a record.
-    fn cancel_waiting<L: ChangeSink<Body = B>>(&mut self, id: EventId, sink: &mut L) {
-        let moved_us = self.unwait(id);
-        let ending = RecordDetails::unheld(Outcome::Cancelled, moved_us, self.now_us);
-        self.finish(id, State::Cancelled, ending, sink);
     }
 }

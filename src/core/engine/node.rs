@@ -219,6 +219,13 @@ impl NodeLeases {
         self.deadlines.first().copied()
     }
 
+    /// Returns the events whose lease has reached its own deadline, the first first.
+    pub(super) fn past_deadline(&self, now_us: u64) -> impl Iterator<Item = EventId> + '_ {
+        let deadlines = self.deadlines.iter();
+        let past = deadlines.take_while(move |(deadline, _)| deadline.as_micros() <= now_us);
+        past.map(|(_, id)| *id)
+    }
+
     /// Returns every node with leases that its heartbeat keeps, and its last heartbeat.
     pub(super) fn holders(&self) -> Vec<(NodeId, u64)> {
         let holders = self.nodes.iter().filter(|(_, node)| node.is_holder());

@@ -46,7 +46,7 @@ impl<B: Clone> Bucket<B> {
             .filter_map(|event| event.envelope.unique.as_deref())
         {
             if let Some(holder) = self.uniques.event(unique) {
-                self.end_if_expired(holder, sink);
+                self.end_if_over(holder, sink);
             }
         }
         let pushed = events.iter().map(|event| self.push_one(event, sink));

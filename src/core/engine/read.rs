@@ -59,7 +59,7 @@ impl<B: Clone> Bucket<B> {
         };
         let (mut events, mut budget) = (Vec::new(), Budget::new());
         for (at, id) in ids.into_iter().enumerate() {
-            self.end_if_expired(id, sink);
+            self.end_if_over(id, sink);
             let is_found = |entry: &&Entry<B>| match by {
                 _ if entry.is_unconfirmed() => false,
                 PeekBy::Unique(key) => self.uniques.event(key) == Some(id),
@@ -111,6 +111,14 @@ impl<B: Clone> Bucket<B> {
                 .oldest_ready_us()
                 .map(|us| Timestamp::from_millis(us / 1_000)),
         };
+        for entry in self.overdue() {
+            stats.leased -= 1;
+            if entry.tries.saturating_add(1) >= entry.attempts {
+                stats.dead += 1;
+            } else {
+                stats.ready += 1;
+            }
+        }
         for entry in self.expired() {
             if entry.due.as_micros() <= self.now_us {
                 stats.ready -= 1;

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use crate::core::engine::entry::RecordDetails;
+use crate::core::engine::entry::{Entry, RecordDetails};
+use crate::core::engine::expiry::EXPIRE_MAX;
 use crate::core::engine::leases::Lease;
 use crate::core::engine::{Bucket, bounded};
 use crate::core::op::{self, BATCH_MAX, ChangeSink, ReapReport, Reply, RequestId, StartMark};
@@ -42,6 +43,9 @@ impl<B: Clone> Bucket<B> {
             self.take_back(id, &mut reaped, &mut unstarted, sink);
         }
         self.release_all(unstarted, sink);
+        let earlier = std::mem::take(&mut self.taken_back);
+        reaped.ready += earlier.ready;
+        reaped.dead += earlier.dead;
         reaped.more = self.nodes.has_reaping() || self.next_overdue().is_some();
         reaped.holders = self.nodes.holders();
         reaped.next_deadline = self.nodes.next_deadline().map(|(deadline, _)| deadline);
@@ -86,11 +90,43 @@ impl<B: Clone> Bucket<B> {
         Ok(Reply::Reaped(reaped))
     }
 
+    /// Takes back leases that are past their own deadline, the first first, up to [`EXPIRE_MAX`].
+    pub(super) fn end_overdue<L: ChangeSink<Body = B>>(&mut self, sink: &mut L) {
+        for _ in 0..EXPIRE_MAX {
+            let Some(id) = self.next_overdue() else {
+                return;
+            };
+            self.take_back_overdue(id, sink);
+        }
+    }
+
+    /// Takes back the lease of an event that is past its own deadline. An operation on one event calls
+    /// it, as that may be beyond the bound.
+    pub(super) fn end_if_overdue<L: ChangeSink<Body = B>>(&mut self, id: EventId, sink: &mut L) {
+        let lease = self.entries.get(&id).and_then(|it| self.leases.of(it));
+        let deadline = lease.and_then(|lease| lease.deadline);
+        if deadline.is_some_and(|deadline| deadline.as_micros() <= self.now_us) {
+            self.take_back_overdue(id, sink);
+        }
+    }
+
+    /// The next reap tells of it, which counts what was taken back.
+    fn take_back_overdue<L: ChangeSink<Body = B>>(&mut self, id: EventId, sink: &mut L) {
+        let (mut reaped, mut unstarted) = (std::mem::take(&mut self.taken_back), Vec::new());
+        self.take_back(id, &mut reaped, &mut unstarted, sink); // its start needs no announcement
+        self.taken_back = reaped;
+    }
+
+    /// Returns the events whose lease is past its own deadline and that are beyond the bound of an
+    /// operation.
+    pub(super) fn overdue(&self) -> impl Iterator<Item = &Entry<B>> + '_ {
+        let ids = self.nodes.past_deadline(self.now_us);
+        ids.filter_map(|id| self.entries.get(&id))
+    }
+
     /// Returns the next event whose lease is past its own deadline.
     fn next_overdue(&self) -> Option<EventId> {
-        let next = self.nodes.next_deadline();
-        let (_, id) = next.filter(|(deadline, _)| deadline.as_micros() <= self.now_us)?;
-        Some(id)
+        self.nodes.past_deadline(self.now_us).next()
     }
 
     /// Hands back the events that never started, in order, as their holder would have done.

@@ -78,6 +78,22 @@ impl StoreOp {
         self.effect() == Effect::Reads
     }
 
+    /// Returns whether its reply depends on leases of others: those that are past their deadline end
+    /// before it. A push looks at the holders of its unique keys alone, and who holds a lease has it
+    /// until somebody wants the event.
+    pub(crate) fn tells(&self) -> bool {
+        !matches!(
+            self,
+            Self::Push(_)
+                | Self::Fetch(_)
+                | Self::Settle { .. }
+                | Self::Heartbeat { .. }
+                | Self::Reconcile { .. }
+                | Self::Extend { .. }
+                | Self::Reap { .. }
+        )
+    }
+
     /// Returns whether its reply waits until what it changes is durable.
     pub(crate) fn waits(&self) -> bool {
         self.effect() == Effect::Changes

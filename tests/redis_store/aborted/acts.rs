@@ -27,13 +27,15 @@ pub(super) enum Act {
     Drop,
     /// Counts, for which what has expired before is ended.
     Count,
+    /// Counts, for which leases past their deadline are ended before.
+    CountOverdue,
     /// A fetch that ends what has expired before.
     Expire,
     Extend,
     Heartbeat,
 }
 
-pub(super) const ACTS: [Act; 25] = [
+pub(super) const ACTS: [Act; 26] = [
     Act::Push,
     Act::Replace,
     Act::MoveDue,
@@ -84,6 +86,7 @@ pub(super) const ACTS: [Act; 25] = [
     Act::EditAndRevive,
     Act::Drop,
     Act::Count,
+    Act::CountOverdue,
     Act::Expire,
     Act::Extend,
     Act::Heartbeat,

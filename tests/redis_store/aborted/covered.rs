@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use duly::__internal::redis::scripts;
 
 /// The scripts that [`ACTS`](super::acts::ACTS) call and that write.
-pub(super) const OF_BUCKETS: [&str; 17] = [
+pub(super) const OF_BUCKETS: [&str; 18] = [
     "cancel",
     "drop",
     "edit_and_revive",
@@ -15,6 +15,7 @@ pub(super) const OF_BUCKETS: [&str; 17] = [
     "heartbeat",
     "look",
     "move_due",
+    "overdue",
     "push",
     "reap",
     "reconcile",

@@ -96,7 +96,11 @@ impl Case {
             Act::Fetch { ahead: false, .. } => Duration::ZERO,
             _ => AHEAD,
         };
-        let holds = matches!(act, Act::Extend);
+        let hold = match act {
+            Act::Extend => Some(AHEAD),
+            Act::CountOverdue => Some(Duration::from_millis(300)),
+            _ => None,
+        };
         if matches!(
             act,
             Act::Settle
@@ -106,10 +110,10 @@ impl Case {
                 | Act::EditAndRevive
                 | Act::Drop
                 | Act::Heartbeat
-        ) || holds
+        ) || hold.is_some()
         {
             let mut fetch = fetch(NODE, 1, 1_000, ahead);
-            fetch.hold = holds.then_some(AHEAD);
+            fetch.hold = hold;
             let op = StoreOp::fetch(fetch);
             let all = bare.typed(op).await.expect("a fetch");
             assert_eq!(all.deliveries.len(), ids.len(), "{shape:?} {act:?}");
@@ -205,13 +209,12 @@ impl Case {
                 started: StartMark::default(),
                 limit: 1_000,
             },
-            Act::Expire | Act::Count => {
-                let expired_us = self.events[0].envelope.expires.expect("it has one");
-                let is_over = async || bare.store.now_us() > expired_us.as_micros();
-                until("some have expired", is_over).await;
+            Act::Expire | Act::Count | Act::CountOverdue => {
+                let over_us = bare.store.now_us() + 301_000; // expiries and leases as well
+                until("some are over", async || bare.store.now_us() > over_us).await;
                 match act {
-                    Act::Count => StoreOp::Stats,
-                    _ => StoreOp::Fetch(fetch(NODE, 1, 1_000, AHEAD)),
+                    Act::Expire => StoreOp::Fetch(fetch(NODE, 1, 1_000, AHEAD)),
+                    _ => StoreOp::Stats,
                 }
             }
             Act::Extend => StoreOp::Extend {

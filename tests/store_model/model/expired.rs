@@ -6,13 +6,18 @@ use duly::EventId;
 use duly::LatePolicy;
 use duly::event::State;
 use duly::records::{Cause, Outcome};
+use duly::store::operation::NewEvent;
 
 use crate::store_model::model::{Event, Model, WINDOW};
 
 impl Model {
-    /// What has expired is over before any operation, the first to expire first; what is forgotten
-    /// for it is when the operation is done, unless the model `forgets_first`.
-    pub(crate) fn begin(&mut self) {
+    /// Leases past their deadline are over before an operation that `tells` of them, or changes what
+    /// they hold. What has expired is over before any operation, the first to expire first; what is
+    /// forgotten for it is when the operation is done, unless the model `forgets_first`.
+    pub(crate) fn begin(&mut self, tells: bool) {
+        if tells || self.forgets_first {
+            self.end_overdue(|_| true); // a server is looked at before each operation
+        }
         self.before = self.over.len();
         self.is_settling = true;
         let waits = |event: &&Event| matches!(event.state, State::Scheduled | State::Ready);
@@ -42,6 +47,35 @@ impl Model {
         }
     }
 
+    /// Takes back leases past their deadline, the first first.
+    fn end_overdue(&mut self, of: impl Fn(&Event) -> bool) {
+        let deadline = |event: &Event| event.lease.as_ref()?.deadline;
+        let over = self.events.iter().filter(|event| of(event));
+        let over = over.filter_map(|event| Some((deadline(event)?, event.envelope.id)));
+        let mut over: Vec<_> = over.filter(|(at, _)| self.is_due(*at)).collect();
+        over.sort_unstable();
+        let mut reaped = std::mem::take(&mut self.taken_back);
+        for (_, id) in over {
+            self.take_back(id, &mut reaped, &mut Vec::new());
+        }
+        self.taken_back = reaped;
+    }
+
+    /// What holds a unique key of a push, though it is over, ends before.
+    pub(crate) fn end_holders(&mut self, new: &[NewEvent]) {
+        self.is_settling = true;
+        for unique in new.iter().filter_map(|new| new.envelope.unique.as_ref()) {
+            let is_holder =
+                |event: &Event| event.has_key && event.envelope.unique.as_ref() == Some(unique);
+            self.end_overdue(is_holder);
+            let waits = |event: &Event| matches!(event.state, State::Scheduled | State::Ready);
+            for id in self.ids(|event| is_holder(event) && waits(event)) {
+                self.is_of_use(id);
+            }
+        }
+        self.is_settling = false;
+    }
+
     /// Forgets what the window does not hold, if anything has ended.
     pub(crate) fn finish(&mut self) {
         if self.over.len() > self.before {
@@ -58,7 +92,7 @@ impl Model {
         if !self.over.first().is_some_and(is_old) {
             return false;
         }
-        self.begin();
+        self.begin(false);
         self.finish();
         self.forget_while(|_, age| age >= WINDOW.max_age);
         self.free_holds();

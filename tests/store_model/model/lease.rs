@@ -291,7 +291,7 @@ impl Model {
         }
     }
 
-    fn take_back(
+    pub(super) fn take_back(
         &mut self,
         id: EventId,
         reaped: &mut ReapReport,
@@ -379,14 +379,14 @@ impl Model {
             self.take_back(id, &mut reaped, &mut unstarted);
         }
         self.put_first(&unstarted);
+        let ReapReport { ready, dead, .. } = std::mem::take(&mut self.taken_back);
+        (reaped.ready, reaped.dead) = (reaped.ready + ready, reaped.dead + dead);
         self.end_reaps();
         self.free_holds();
         reaped.more = self.next_lost().is_some();
         reaped.holders = self.holders();
-        let deadlines = self
-            .events
-            .iter()
-            .filter_map(|event| event.lease.as_ref()?.deadline);
+        let leases = self.events.iter().filter_map(|it| it.lease.as_ref());
+        let deadlines = leases.filter_map(|lease| lease.deadline);
         reaped.next_deadline = deadlines.min();
         Reply::Reaped(reaped)
     }

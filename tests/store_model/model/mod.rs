@@ -13,8 +13,8 @@ use std::time::Duration;
 use duly::event::{BucketId, Envelope, State};
 use duly::records::{Cause, NodeId, Outcome, Record, Stages};
 use duly::store::operation::{
-    AttemptOutcome, CROWD, CROWD_SPAN, MoveReport, NewEvent, PushOutcome, PushReport, Reply,
-    RequestId, SetAside, StartMark,
+    AttemptOutcome, CROWD, CROWD_SPAN, MoveReport, NewEvent, PushOutcome, PushReport, ReapReport,
+    Reply, RequestId, SetAside, StartMark,
 };
 use duly::time::{Timestamp, When};
 use duly::{ErrorKind, EventId, Unique};
@@ -71,6 +71,8 @@ pub(crate) struct Model {
     is_settling: bool,
     /// What has expired since the last move or fetch, or in it.
     aside: SetAside,
+    /// What was taken back since the last reap, which tells of it.
+    taken_back: ReapReport,
     /// How many have expired before the operation, and wait no more.
     pub(crate) expired: usize,
     /// How many were over before the operation.

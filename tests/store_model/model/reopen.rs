@@ -1,7 +1,7 @@
 //! What is left when the process ends and comes back: everything but leases.
 
 use duly::event::State;
-use duly::store::operation::SetAside;
+use duly::store::operation::{ReapReport, SetAside};
 use duly::time::Timestamp;
 
 use crate::store_model::model::Model;
@@ -25,6 +25,7 @@ impl Model {
         }
         self.nodes.clear();
         self.aside = SetAside::default();
+        self.taken_back = ReapReport::default();
         self.exists = !self.events.is_empty() || !self.holds.is_empty();
         for event in &mut self.events {
             (event.lease, event.position, event.moved_us) = (None, 0, 0);

@@ -89,10 +89,15 @@ local function cancel_one(id, it, body)
   drop_stale(left)
 end
 
--- Takes the unique key of an event for another: cancels one whose handler has not started. Returns
--- whether it was cancelled.
-local function replace_one(id, it)
-  if it and it.kind == "L" then
+-- Takes the unique key of an event for another that `replaces` it: cancels one whose handler has not
+-- started. Returns whether it was cancelled; or "overdue" where its lease is to be ended first.
+local function replace_one(id, it, replaces)
+  local is_leased = it and it.kind == "L"
+  if is_leased and it.timed and tonumber(call("ZSCORE", LEASE, id) or now_ms + 1) <= now_ms then
+    return "overdue"
+  elseif not replaces then
+    return false
+  elseif is_leased then
     it.keyless = true
     call("HSET", STATE, id, write_state(it))
     return false

@@ -94,6 +94,7 @@ look_at_forgotten(meta[4])
 local rereads = ARGV.has_twins == "1"
 local answer = REPLY { now = now, earlier = 0 }
 local added, delayed, ready, entries, keyed, sizes, expiring = {}, {}, {}, {}, {}, {}, {}
+local is_halted = false -- by a lease that is over and is to be ended first
 local own = {} -- events of this push that have a unique key: none is over before it
 local bodies_len, delayed_len, ready_count = 0, 0, 0
 -- Before the change, where it matters: whether anything is ready, and the next due time. And what is
@@ -203,11 +204,14 @@ local function taken(i, unique, replaces)
   if is_over or (not it and call("HEXISTS", BODY, other) == 0) then -- left by a call that failed
     return false
   end
-  if not replaces then
+  local its = replace_one(other, it, replaces)
+  if its == "overdue" then
+    is_halted = true
+    return true
+  elseif not replaces then
     answer[#answer + 1] = { i, 1, due_of(other, it), other }
     return true
-  end
-  if replace_one(other, it) then
+  elseif its then
     answer[#answer + 1] = { i, 2, dues[i], other }
     look_at_forgotten(call("HGET", META, "forgotten"))
     rereads = true
@@ -299,7 +303,7 @@ local function are_new(part, first)
 end
 
 local place = 1
-while place <= count and not is_spent() do -- the events of the call
+while place <= count and not is_halted and not is_spent() do -- the events of the call
   local part = parts[place]
   if part and are_new(part, place) then
     add_part(part)
@@ -309,12 +313,12 @@ while place <= count and not is_spent() do -- the events of the call
       dues[place + i - 1], given[place + i - 1] = part.due, body
     end
     push(place)
-    place = place + 1
+    place = place + (is_halted and 0 or 1)
   end
 end
 write()
 if place <= count then
-  answer[#answer + 1] = { place, 0, 0, ids[place] }
+  answer[#answer + 1] = { place, is_halted and 7 or 0, 0, ids[place] }
 end
 if earliest < (was_due or math.huge) or (is_ready and not was_ready) then
   call("SPUBLISH", WAKE, ARGV.origin)

@@ -46,19 +46,7 @@ for _, id in ipairs(holders) do
   end
 end
 
-local past_deadline = not is_full()
-  and call("ZRANGE", LEASE, "-inf", now_ms, "BYSCORE", "LIMIT", 0, limit - taken) or {}
-for i, packed in ipairs(read_all("HMGET", STATE, past_deadline)) do
-  if is_full() then
-    break
-  end
-  deadlines[i] = past_deadline[i]
-  local it = packed and read_state(packed)
-  if it and it.kind == "L" and it.timed then
-    take_back(past_deadline[i], it)
-    end_lease(it.token, true)
-  end
-end
+take_overdue()
 
 write_taken()
 for _, id in ipairs(emptied) do
@@ -82,7 +70,7 @@ for _, unique in ipairs(call("ZRANGE", HOLDS, "-inf", now_ms, "BYSCORE", "LIMIT"
   call("ZREM", HOLDS, unique)
 end
 
-local more = #call("ZRANGE", LEASE, "-inf", now_ms, "BYSCORE", "LIMIT", 0, 1) > 0
+local more = has_overdue()
 local deadline = call("ZRANGE", LEASE, 0, 0, "WITHSCORES")[2]
 local answer = REPLY { now = now, earlier = wake(ARGV.origin), ready = ready, dead = #dead / 2, more = 0,
   next_deadline = deadline and tonumber(deadline) or false }

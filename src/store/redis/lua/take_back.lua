@@ -91,6 +91,28 @@ local function take_batch(node, batch, holds)
   return true
 end
 
+-- Takes back leases that are past their own deadline, the first first.
+local function take_overdue()
+  local past_deadline = not is_full()
+    and call("ZRANGE", LEASE, "-inf", now_ms, "BYSCORE", "LIMIT", 0, limit - taken) or {}
+  for i, packed in ipairs(read_all("HMGET", STATE, past_deadline)) do
+    if is_full() then
+      break
+    end
+    deadlines[i] = past_deadline[i]
+    local it = packed and read_state(packed)
+    if it and it.kind == "L" and it.timed then
+      take_back(past_deadline[i], it)
+      end_lease(it.token, true)
+    end
+  end
+end
+
+-- Returns whether the lease of an event is past its own deadline.
+local function has_overdue()
+  return #call("ZRANGE", LEASE, "-inf", now_ms, "BYSCORE", "LIMIT", 0, 1) > 0
+end
+
 -- Writes the events taken back; the records come first.
 local function write_taken()
   write_records()

@@ -11,7 +11,7 @@ use crate::store::redis::script::table::script;
 script! {
     /// Cancels an event.
     CANCEL = "cancel", DRAINS, Ending,
-        ["bucket", "state", "page", "sweep", "bytes", "body", "ending", "expiring"];
+        ["bucket", "state", "page", "sweep", "bytes", "body", "ending", "expiring", "unreaped"];
     CancelArguments {
         id: EventId,
     }

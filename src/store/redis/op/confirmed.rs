@@ -98,6 +98,9 @@ async fn attempt(
     let parts = ReplyReader::of(call.script.name, value)?;
     let pushed = push_script::read(parts, events.iter(), attempts)?;
     push::note(shared, &terms, bucket, &pushed);
+    if pushed.has_overdue {
+        shared.end_overdue(bucket, link).await?;
+    }
     let (now_us, reply) = (pushed.now_us, Reply::Pushed(pushed.reports));
     Ok((Response { now_us, reply }, reached))
 }

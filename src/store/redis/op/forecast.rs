@@ -13,7 +13,7 @@ use crate::store::redis::script::table::script;
 
 script! {
     /// Counts the scheduled events that fall due within each span.
-    FORECAST = "forecast", DRAINS, Bucket, ["bucket", "state", "page", "unexpired"];
+    FORECAST = "forecast", DRAINS, Bucket, ["bucket", "state", "page", "unreaped", "unexpired"];
     ForecastArguments {}
     each Span {
         /// From now, us; in ascending order.

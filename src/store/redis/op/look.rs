@@ -12,7 +12,7 @@ use crate::store::redis::script::table::script;
 
 script! {
     /// Looks events up.
-    LOOK = "look", DRAINS, Bucket, ["bucket", "state", "page", "bytes", "look_up", "unexpired"];
+    LOOK = "look", DRAINS, Bucket, ["bucket", "state", "page", "bytes", "look_up", "unreaped", "unexpired"];
     LookArguments {}
     each LookedUp {
         /// At most 1000.

@@ -112,7 +112,7 @@ operations! {
         update [UPDATE, EDIT_AND_REVIVE];
         rewrite [REWRITE];
         revive [REVIVE, DROP];
-        expire [EXPIRE];
+        expire [EXPIRE, OVERDUE];
         outbox [OUTBOX, TRIM];
         check [CHECK];
     }
@@ -193,7 +193,12 @@ pub(in crate::store::redis) async fn operate(
     }
     let link = link_of(shared, bucket, op);
     let (parts, is_repeat) = shared.call_unexpired(bucket, link, &call).await?;
-    let read = read(&bucket.queue, op, parts)?;
+    let mut read = read(&bucket.queue, op, parts)?;
+    if let (StoreOp::Reap { .. }, Reply::Reaped(reaped)) = (op, &mut read.response.reply) {
+        let (ready, dead) = terms.keys.taken_back.take();
+        reaped.ready += ready;
+        reaped.dead += dead;
+    }
     if let Reply::Rescheduled(change) = &read.response.reply {
         check_repeat(is_repeat, is_changed(change))?;
     }

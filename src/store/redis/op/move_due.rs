@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 
 script! {
     /// Moves due events to the ready list.
-    MOVE_DUE = "move_due", DRAINS, Bucket, ["bucket", "state", "page"];
+    MOVE_DUE = "move_due", DRAINS, Bucket, ["bucket", "state", "page", "unreaped"];
     MoveDueArguments<'a> {
         /// At most 1000.
         limit: usize,

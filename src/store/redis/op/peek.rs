@@ -10,7 +10,7 @@ use crate::store::redis::script::table::script;
 
 script! {
     /// Reads the events that have not ended, page by page.
-    PEEK = "peek", DRAINS, Bucket, ["bucket", "state", "page", "bytes", "look_up", "unexpired"];
+    PEEK = "peek", DRAINS, Bucket, ["bucket", "state", "page", "bytes", "look_up", "unreaped", "unexpired"];
     PeekArguments<'a> {
         /// The cursor of the last page, or "" for the first.
         cursor: &'a [u8],
@@ -27,7 +27,7 @@ script! {
 script! {
     /// Reads events by key, ordered by id, or the one with a unique key.
     FIND = "find", DRAINS, Bucket,
-        ["bucket", "state", "page", "bytes", "body", "look_up", "unexpired"];
+        ["bucket", "state", "page", "bytes", "body", "look_up", "unreaped", "unexpired"];
     FindArguments<'a> {
         /// "k" key, "u" unique key.
         by: &'a str,

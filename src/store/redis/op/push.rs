@@ -347,6 +347,9 @@ async fn call<'e>(
     let parts = ReplyReader::of(call.script.name, value)?;
     let pushed = push_script::read(parts, events, attempts)?;
     note(shared, &terms, bucket, &pushed);
+    if pushed.has_overdue {
+        shared.end_overdue(bucket, link).await?;
+    }
     Ok(pushed)
 }
 

@@ -47,7 +47,8 @@ script! {
         /// Then {place, verdict, due, other id} for each event that was not simply accepted. Verdicts:
         /// 1 duplicate, 2 replaced, 3 conflict, 4 too old, 5 too new, 6 accepted after the other one,
         /// which had its unique key, has ended as expired or too late. And 0 if from this event on none
-        /// is decided: they are to be pushed again.
+        /// is decided: they are to be pushed again; 7 if before it the lease of the event that has its
+        /// unique key is to be ended, which is past its deadline.
         earlier: bool,
     }
 }
@@ -186,7 +187,10 @@ pub struct Pushed {
     pub(super) is_earlier: bool,
     /// Whether other events have ended, with records.
     pub(super) has_recorded: bool,
-    /// Of the first events, at least one: the call ends early where it reads much.
+    /// Whether leases that are past their deadline are to be ended before the rest is pushed.
+    pub(super) has_overdue: bool,
+    /// Of the first events, at least one unless it `has_overdue`: the call ends early where it reads
+    /// much.
     pub(super) reports: Vec<PushReport>,
 }
 
@@ -201,7 +205,7 @@ pub fn read<'e>(
         earlier: is_earlier,
     } = PushReply::read(&mut parts)?;
     let mut ids = Vec::new();
-    let mut has_recorded = false;
+    let (mut has_recorded, mut has_overdue) = (false, false);
     let mut reports = Vec::new();
     for event in events {
         ids.push(event.envelope.id);
@@ -222,6 +226,11 @@ pub fn read<'e>(
                 reports.truncate(at);
                 break;
             }
+            7 => {
+                reports.truncate(at);
+                has_overdue = true;
+                break;
+            }
             1 => PushOutcome::Duplicate(id),
             2 => PushOutcome::Replaced(id),
             3 => PushOutcome::Conflict,
@@ -237,6 +246,7 @@ pub fn read<'e>(
         now_us,
         is_earlier,
         has_recorded,
+        has_overdue,
         reports,
     })
 }

@@ -11,7 +11,7 @@ use crate::store::redis::script::table::script;
 script! {
     /// Reads dead events.
     READ_DEAD = "read_dead", DRAINS, Bucket,
-        ["bucket", "state", "page", "bytes", "look_up", "unexpired"];
+        ["bucket", "state", "page", "bytes", "look_up", "unreaped", "unexpired"];
     ReadDeadArguments {
         /// The id after which to begin.
         after: Option<EventId>,

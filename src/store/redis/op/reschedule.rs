@@ -14,7 +14,7 @@ use crate::time::When;
 script! {
     /// Changes the due time of an event.
     RESCHEDULE = "reschedule", FILLS, Bucket,
-        ["bucket", "state", "page", "sweep", "waiting", "unexpired"];
+        ["bucket", "state", "page", "sweep", "waiting", "unreaped", "unexpired"];
     RescheduleArguments<'a> {
         /// The calling process, which is not notified.
         origin: &'a str,

@@ -13,7 +13,7 @@ use crate::store::redis::script::table::{Text, script};
 script! {
     /// Revives dead events.
     REVIVE = "revive", DRAINS, Ending,
-        ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "unexpired"];
+        ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "unreaped", "unexpired"];
     ReviveArguments<'a> {
         /// The calling process, which is not notified.
         origin: &'a str,
@@ -36,7 +36,8 @@ script! {
 
 script! {
     /// Deletes dead events for good.
-    DROP = "drop", DRAINS, Ending, ["bucket", "state", "page", "bytes", "body", "ending"];
+    DROP = "drop", DRAINS, Ending,
+        ["bucket", "state", "page", "bytes", "body", "ending", "unreaped"];
     DropArguments<'a> {
         /// The actor.
         by: Text<'a>,

@@ -12,7 +12,7 @@ use crate::store::redis::script::table::{Row, script};
 
 script! {
     /// Replaces bodies by re-encoded ones.
-    REWRITE = "rewrite", FILLS, Bucket, ["bucket", "state", "page", "bytes", "unexpired"];
+    REWRITE = "rewrite", FILLS, Bucket, ["bucket", "state", "page", "bytes", "unreaped", "unexpired"];
     RewriteArguments {}
     each Rewritten<'a> {
         /// At most as many as one call of `look` reads.

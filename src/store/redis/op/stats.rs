@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 
 script! {
     /// Counts events by state.
-    STATS = "stats", DRAINS, Bucket, ["bucket", "state", "page", "unexpired"];
+    STATS = "stats", DRAINS, Bucket, ["bucket", "state", "page", "unreaped", "unexpired"];
     StatsArguments {}
     reply StatsReply {
         now: u64,

@@ -46,7 +46,7 @@ script! {
     /// functions of one script. The second runs only if the first has changed the event, and neither if
     /// its expiry has passed.
     EDIT_AND_REVIVE = "edit_and_revive", FILLS, Ending,
-        ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "unexpired"]
+        ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "unreaped", "unexpired"]
         from &edit_and_revive_source();
     EditAndReviveArguments<'a> {
         /// As of an update, and of a revive.

@@ -5,7 +5,7 @@
 //! `{hub}`. A queue's name contains none of `{`, `}` and `:`, so no two buckets share a key.
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use redis::{RedisWrite, ToRedisArgs, ToSingleRedisArg};
 
@@ -21,6 +21,28 @@ pub struct BucketKeys {
     pub(in crate::store::redis) clock: ServerClock,
     /// Whether the bucket is to be called again, as it does not believe that clock.
     pub(in crate::store::redis) is_doubted: AtomicBool,
+    /// The leases that this process has ended since its last reap, which counts them.
+    pub(in crate::store::redis) taken_back: TakenBack,
+}
+
+/// How many leases were taken back, by what has become of their events.
+#[derive(Debug, Default)]
+pub(in crate::store::redis) struct TakenBack {
+    ready: AtomicUsize,
+    dead: AtomicUsize,
+}
+
+impl TakenBack {
+    pub(in crate::store::redis) fn add(&self, ready: usize, dead: usize) {
+        self.ready.fetch_add(ready, Ordering::Relaxed);
+        self.dead.fetch_add(dead, Ordering::Relaxed);
+    }
+
+    /// Returns how many events are ready again and how many are dead, once.
+    pub(in crate::store::redis) fn take(&self) -> (usize, usize) {
+        let taken = |of: &AtomicUsize| of.swap(0, Ordering::Relaxed);
+        (taken(&self.ready), taken(&self.dead))
+    }
 }
 
 /// The parts of a bucket's keys. A script names a key by its part in capitals.
@@ -36,6 +58,7 @@ impl BucketKeys {
             base: part(prefix, bucket, "").into_boxed_str(),
             clock: ServerClock::default(),
             is_doubted: AtomicBool::new(false),
+            taken_back: TakenBack::default(),
         }
     }
 

@@ -1,0 +1,176 @@
+//! Promises of leases past their own deadline while nobody pulls: from that moment on they are over
+//! for every operation that tells of events or changes them.
+
+use std::time::Duration;
+
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, EventDraft, World, secs};
+use duly::event::State;
+use duly::records::Outcome;
+use duly::store::operation::{BATCH_MAX, Fetch, PeekBy, PushOutcome, Stats, StoreOp};
+use duly::{CancelOutcome, ChangeOutcome, EventId, Unique};
+
+const TICK: Duration = Duration::from_micros(1);
+
+impl World {
+    /// Leases what is ready for five seconds.
+    async fn hold(&self, limit: usize) {
+        let fetch = Fetch {
+            hold: Some(secs(5)),
+            ..self.fetching(A, limit)
+        };
+        assert!(!self.fetch_by(&fetch).await.is_empty());
+    }
+
+    /// One event whose lease is over, and that nobody has pulled since.
+    async fn overdue(&self, draft: EventDraft) -> EventId {
+        let id = self.add(draft).await;
+        self.hold(1).await;
+        self.advance(secs(5));
+        id
+    }
+}
+
+pub async fn what_is_over_by_its_deadline_is_not_leased(harness: &dyn StoreHarness) {
+    for way in 0..5 {
+        let world = World::new(harness).await;
+        let id = world.add(world.event().key("order:7")).await;
+        world.hold(1).await;
+        world.advance(secs(5) - TICK);
+        assert_eq!(world.stats().await.leased, 1);
+        world.advance(TICK);
+        let (all, of_key) = (PeekBy::All, PeekBy::Key("order:7".to_owned()));
+        match way {
+            0 => {
+                let counts = Stats {
+                    ready: 1,
+                    oldest_ready: Some(world.now()),
+                    ..Stats::default()
+                };
+                assert_eq!(world.stats().await, counts);
+            }
+            1 => assert_eq!(world.state(id).await, Some(State::Ready)),
+            2 | 3 => {
+                let by = if way == 2 { all } else { of_key };
+                let (found, _) = world.peek_by(by, None, 10).await;
+                let found: Vec<_> = found.iter().map(|it| (it.id, it.state, it.tries)).collect();
+                assert_eq!(found, [(id, State::Ready, 1)]);
+            }
+            // With it a puller looks for what is there.
+            _ => assert_eq!(world.op(StoreOp::move_due(0, false)).await.ready, 1),
+        }
+        assert_eq!(world.record(id).await.outcome, Outcome::LeaseLost);
+        let delivery = world.take(A).await;
+        assert_eq!((delivery.id, delivery.attempt), (id, 2));
+    }
+}
+
+pub async fn what_is_over_by_its_deadline_can_be_changed(harness: &dyn StoreHarness) {
+    for change in 0..4 {
+        let world = World::new(harness).await;
+        let id = world.overdue(world.event()).await;
+        let is_changed = |outcome| matches!(outcome, ChangeOutcome::ChangedAfterAttempt(_));
+        match change {
+            0 => {
+                let cancelled = CancelOutcome::CancelledAfterAttempt;
+                assert_eq!(world.cancel(id).await, cancelled);
+            }
+            1 => assert!(is_changed(world.reschedule(id, secs(60)).await)),
+            2 => assert!(is_changed(world.update(id, "other").await)),
+            _ => assert_eq!(world.forecast(&[secs(60)]).await, [0]),
+        }
+        assert_eq!(world.stats().await.leased, 0);
+    }
+}
+
+pub async fn what_is_over_by_its_deadline_holds_nothing(harness: &dyn StoreHarness) {
+    for (attempts, on_taken) in [
+        (1, Unique::Keep),
+        (1, Unique::Replace),
+        (2, Unique::Keep),
+        (2, Unique::Replace),
+    ] {
+        let world = World::new(harness).await;
+        let draft = || world.event().attempts(attempts);
+        let before = world.overdue(draft().unique("user:7", Unique::Keep)).await;
+        // The others of its push are pushed once.
+        let others = [draft(), draft().unique("user:7", on_taken), draft()];
+        let pushed = world.push_all(&others).await;
+        let expected = match (attempts, on_taken) {
+            (1, _) => PushOutcome::Accepted, // that was its last attempt
+            (_, Unique::Keep) => PushOutcome::Duplicate(before),
+            _ => PushOutcome::Replaced(before),
+        };
+        let pushed: Vec<_> = pushed.into_iter().map(|it| it.verdict).collect();
+        assert_eq!(
+            pushed,
+            [PushOutcome::Accepted, expected, PushOutcome::Accepted]
+        );
+        let dead = usize::from(attempts == 1);
+        let stats = world.stats().await;
+        assert_eq!((stats.ready, stats.leased, stats.dead), (3, 0, dead));
+    }
+}
+
+pub async fn what_is_over_by_its_deadline_at_the_last_attempt_is_dead(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let id = world.overdue(world.event().attempts(1)).await;
+    assert_eq!(world.read_dead(None, 10).await, [id]);
+    let id = world.overdue(world.event().attempts(1)).await;
+    assert_eq!(world.revive(&[id]).await, 1);
+}
+
+/// It expires when it waits again, which is then.
+pub async fn what_is_over_by_its_deadline_may_have_expired(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let at = world.now() + secs(3);
+    let id = world.overdue(world.event().expires(at)).await;
+    assert_eq!(world.stats().await, Stats::default());
+    assert_eq!(world.state(id).await, Some(State::Expired));
+}
+
+/// An operation does a bounded piece, and looks past the rest.
+pub async fn however_many_leases_are_over_none_of_them_counts(harness: &dyn StoreHarness) {
+    const MANY: usize = 1_700;
+    let world = World::new(harness).await;
+    let drafts: Vec<_> = (0..MANY)
+        .map(|n| {
+            let draft = world.event().attempts(if n % 10 == 0 { 1 } else { 3 });
+            draft.unique(&format!("user:{n}"), Unique::Keep)
+        })
+        .collect();
+    for drafts in drafts.chunks(BATCH_MAX) {
+        world.push_all(drafts).await;
+    }
+    while world.stats().await.leased < MANY {
+        world.hold(BATCH_MAX).await;
+    }
+    world.advance(secs(6));
+    let stats = world.stats().await;
+    let counts = (stats.ready, stats.leased, stats.dead);
+    assert_eq!(counts, (MANY - MANY / 10, 0, MANY / 10));
+    let last = drafts[MANY - 1].id();
+    let cancelled = CancelOutcome::CancelledAfterAttempt;
+    assert_eq!(world.cancel(last).await, cancelled);
+    assert_eq!(world.state(drafts[MANY - 2].id()).await, Some(State::Ready));
+    let again = world.event().unique("user:1690", Unique::Keep);
+    assert_eq!(
+        world.push(&again).await,
+        PushOutcome::Accepted,
+        "it is dead"
+    );
+}
+
+/// Whoever counts them by the reaps counts each one once.
+pub async fn a_reap_tells_of_each_lease_that_was_over_before(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let drafts = [world.event(), world.event().attempts(1)];
+    world.push_all(&drafts).await;
+    world.hold(2).await;
+    world.advance(secs(5));
+    world.stats().await;
+    let reaped = world.reap(Vec::new(), 100).await;
+    assert_eq!((reaped.ready, reaped.dead), (1, 1));
+    let reaped = world.reap(Vec::new(), 100).await;
+    assert_eq!((reaped.ready, reaped.dead), (0, 0));
+}
