@@ -20,6 +20,25 @@ pub(crate) struct Encoded {
     pub(crate) is_doubtful: bool,
 }
 
+impl Encoded {
+    /// Returns the bytes of a value for whom nobody can ask [`round_trip`], as the type that decodes it
+    /// is not known.
+    ///
+    /// # Errors
+    ///
+    /// If it may decode to another value.
+    pub(crate) fn certain(self) -> Result<Vec<u8>, CodecError> {
+        if self.is_doubtful {
+            Err("it would come back as another value: it has a number that its codec lacks, or an \
+                 empty value in an option; see *What serde cannot carry* in duly's documentation of \
+                 payloads"
+                .into())
+        } else {
+            Ok(self.bytes)
+        }
+    }
+}
+
 /// Encodes a value.
 pub(crate) fn encode<T: Serialize + ?Sized>(
     codec: Codec,

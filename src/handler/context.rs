@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::codec::{Codec, encode};
+use crate::codec::{Codec, Encoded, encode};
 use crate::core::op::{Lease, RequestId};
 use crate::error::{Error, Result};
 use crate::event::QueueName;
@@ -217,11 +217,13 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `value` cannot be encoded.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `value` cannot be encoded, or would reach
+    /// the caller as another one: one with a float that JSON lacks, or an empty value in an option.
     pub fn reply<R: Serialize>(&self, value: &R) -> Result<()> {
         let encoded = encode(Codec::Json, value)
+            .and_then(Encoded::certain)
             .map_err(|error| Error::invalid("the reply cannot be encoded").because(error))?;
-        let _ = self.rare().reply.set(encoded.bytes); // a second reply is ignored, as documented
+        let _ = self.rare().reply.set(encoded); // a second reply is ignored, as documented
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::codec::{Codec, CodecError, Encoded, encode};
 use crate::error::{Error, Result};
 use crate::event::{QueueName, check_spread};
 use crate::schedule::dates::{Calendar, before_day, date_of};
@@ -93,12 +94,16 @@ impl ScheduleOptions {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if JSON cannot carry it.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if JSON cannot carry it: a float that is no
+    /// number, an empty value in an option, or what is nested too deeply. What the handler of the queue
+    /// cannot read is refused where the schedule is set, in a program that has this handler.
     pub fn payload(mut self, value: &impl Serialize) -> Result<Self> {
-        let json = serde_json::to_string(value).map_err(|error| {
+        let wrong = |error: CodecError| {
             Error::invalid("the payload of the schedule cannot be written as JSON").because(error)
-        })?;
-        self.payload = Some(json);
+        };
+        let encoded = encode(Codec::Json, value).and_then(Encoded::certain);
+        let json = String::from_utf8(encoded.map_err(wrong)?);
+        self.payload = Some(json.map_err(|error| wrong(error.into()))?);
         Ok(self)
     }
 

@@ -8,10 +8,12 @@ use std::time::Duration;
 use duly::codec::{Codec, Key, KeyRing, Raw};
 use duly::lease::LeaseStatus;
 use duly::prelude::*;
+use duly::schedule::ScheduleOptions;
 use duly::testing::{Probe, TestBus};
 use fastrand::Rng;
 use serde::de::DeserializeOwned;
 
+use crate::payloads::letter;
 use crate::payloads::shapes::*;
 use crate::world::{ORDERS, World, secs};
 
@@ -297,15 +299,67 @@ async fn an_edit_that_its_handler_cannot_read_is_refused() {
     let (bus, queue) = World::memory().serve(ORDERS, &probe).await;
     let id = queue.push(1.0, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
-    for error in [
-        bus.dead_letters().edit(id, &f64::NAN).await.unwrap_err(),
-        bus.dead_letters().edit(id, "a text").await.unwrap_err(),
-    ] {
-        assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(
-            error.to_string().contains("its handler could not read"),
-            "{error}"
-        );
-    }
+    let error = bus.dead_letters().edit(id, "a text").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let words = error.to_string();
+    assert!(words.contains("its handler could not read"), "{words}");
     bus.dead_letters().edit(id, &2.0).await.unwrap();
+}
+
+/// What a handler may reply, what may be edited into a dead letter, and what a schedule may push.
+async fn is_refused_elsewhere<T, V>(value: V, is_lost: bool)
+where
+    T: DeserializeOwned + Send + Sync + Serialize + Clone + Debug + Default + 'static,
+    V: Serialize + Clone + Send + Sync + 'static,
+{
+    let replied = value.clone();
+    let probe = Probe::<T>::answering(move |_event, cx| match cx.reply(&replied) {
+        Ok(()) => Err(Failure::permanent("the reply is accepted")),
+        Err(error) => Err(Failure::permanent(error.to_string())),
+    });
+    let (bus, queue) = World::memory().serve(ORDERS, &probe).await;
+    let id = queue.push(T::default(), When::Now).await.unwrap().id();
+    bus.advance(secs(1)).await;
+    let why = letter(&bus, id).await.error().unwrap().to_owned();
+    assert_eq!(why.contains("cannot be encoded"), is_lost, "{why}");
+    let edited = bus.dead_letters().edit(id, &value).await;
+    let schedule = ScheduleOptions::new("orders", "@daily").unwrap();
+    let set = match schedule.payload(&value) {
+        Ok(options) => bus.schedules().set("nightly", options).await,
+        Err(error) => Err(error),
+    };
+    for refused in [edited.map(drop), set] {
+        let kind = refused.as_ref().err().map(duly::Error::kind);
+        assert_eq!(kind, is_lost.then_some(ErrorKind::Invalid), "{refused:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_come_back_is_refused_wherever_it_comes_in() {
+    is_refused_elsewhere::<Option<f64>, _>(f64::NAN, true).await;
+    is_refused_elsewhere::<Option<f64>, _>(Some(f64::INFINITY), true).await;
+    is_refused_elsewhere::<Option<Option<u8>>, _>(Some(None::<u8>), true).await;
+    is_refused_elsewhere::<Option<()>, _>(Some(()), true).await;
+    is_refused_elsewhere::<Option<f64>, _>(Some(0.1), false).await;
+    is_refused_elsewhere::<Option<f64>, _>(None::<f64>, false).await;
+    is_refused_elsewhere::<Vec<Option<u8>>, _>(vec![None, Some(1)], false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_that_its_handler_cannot_read_is_refused() {
+    let (bus, _queue) = World::memory().serve(ORDERS, &Probe::<u64>::new()).await;
+    let schedule = || ScheduleOptions::new("orders", "@daily").unwrap();
+    let text = schedule().payload(&"a text").unwrap();
+    let error = bus.schedules().set("nightly", text).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("could not read"), "{error}");
+    let number = schedule().payload(&7).unwrap();
+    bus.schedules().set("nightly", number).await.unwrap();
+    let nested = (0..20_000).fold(serde_json::Value::Null, |it, _| vec![it].into());
+    let error = schedule().payload(&nested).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let mut rest = nested; // its own drop would overflow the stack
+    while let serde_json::Value::Array(mut it) = rest {
+        rest = it.pop().unwrap_or_default();
+    }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::bus::dead_letters::DeadLetters;
 use crate::bus::payloads::{is_encrypted, version_over};
-use crate::codec::{Codec, PayloadForm, encode};
+use crate::codec::{Codec, Encoded, PayloadForm, encode};
 use crate::core::op::{ChangeOutcome, DeadLetterEdit, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, Envelope, EventId, Payload, State};
@@ -176,8 +176,8 @@ fn is_changed(edited: &ChangeOutcome) -> bool {
 
 /// Encodes a value that its handler must be able to read.
 fn encoded<T: Serialize + ?Sized>(payload: &T) -> impl Fn(&Codec) -> Result<(Vec<u8>, bool)> {
-    move |codec| match encode(*codec, payload) {
-        Ok(encoded) => Ok((encoded.bytes, true)),
+    move |codec| match encode(*codec, payload).and_then(Encoded::certain) {
+        Ok(bytes) => Ok((bytes, true)),
         Err(error) => Err(Error::invalid("the payload cannot be encoded").because(error)),
     }
 }

@@ -9,11 +9,12 @@ use crate::bus::queue_handle::QueueHandle;
 use crate::bus::schedules::link::Link;
 use crate::codec::Codec;
 use crate::error::{Error, Result};
-use crate::event::{EventId, Occurrence};
+use crate::event::{Envelope, EventId, Occurrence};
 use crate::schedule::ScheduleOptions;
 use crate::time::When;
 
-/// Rejects a payload of a schedule that may not be pushed.
+/// Rejects a payload of a schedule that may not be pushed, or that its handler in this program, if there
+/// is one, could not read.
 pub(super) fn check_payload(
     inner: &Arc<Inner>,
     name: &str,
@@ -23,9 +24,21 @@ pub(super) fn check_payload(
         return Ok(());
     };
     let queue = QueueHandle::new(Arc::clone(inner), options.queue().clone());
-    let stored = queue.stored(EventId::for_name(&queue.name, name), value_of(json), None);
-    let wrong = |error: Error| Error::invalid(format!("schedule {name}: {error}"));
-    stored.map(|_| ()).map_err(wrong)
+    let id = EventId::for_name(&queue.name, name);
+    let stored = queue.stored(id, value_of(json), None);
+    let stored = stored.map_err(|error| Error::invalid(format!("schedule {name}: {error}")))?;
+    let Some(check) = inner.checks.get(&queue.name) else {
+        return Ok(());
+    };
+    let version = queue.options.version;
+    let mut event = Envelope::new(id, queue.name.clone(), stored);
+    event.version = version;
+    check.decode(&inner.keys, version, &event).map_err(|why| {
+        let queue = &queue.name;
+        Error::invalid(format!(
+            "schedule {name}: the handler of queue {queue} could not read its payload: {why}"
+        ))
+    })
 }
 
 fn value_of(json: &str) -> EncodedValue {
