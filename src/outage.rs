@@ -38,6 +38,15 @@ struct State<K> {
     lines: u32,
 }
 
+/// What is logged of a failure.
+enum Line {
+    First,
+    /// The first of another kind, after so many failures.
+    Changed(u64),
+    /// One like those before, or one too many.
+    Again,
+}
+
 impl<K: Ord> Outage<K> {
     /// Creates the log of `what`, which every line names.
     pub(crate) const fn of(what: &'static str) -> Self {
@@ -58,27 +67,35 @@ impl<K: Ord> Outage<K> {
     /// Notes the failure of a part.
     pub(crate) fn failed(&self, part: K, error: &Error) {
         let (what, kind) = (self.what, error.kind());
-        let mut state = self.state();
-        self.is_on.store(true, Ordering::Release);
-        state.failures += 1;
-        state.failing.insert(part, (kind, error.to_string()));
-        let is_first = state.logged.is_empty();
-        if state.logged.contains(&kind) || !state.may_log() {
-            let line = || tracing::debug!(what, kind = kind.name(), %error, "still failing");
-            panics::reported(line);
-            return;
-        }
-        state.logged.push(kind);
-        let failures = state.failures;
-        panics::reported(|| match (is_first, kind) {
+        let line = self.note(part, error);
+        // Without the lock: a subscriber is the program's code, which may come back here.
+        panics::reported(|| match (line, kind) {
+            (Line::Again, _) => tracing::debug!(what, kind = kind.name(), %error, "still failing"),
             (_, ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::Closed) => {
                 tracing::error!(what, kind = kind.name(), %error, "store outage, see the error");
             }
-            (true, _) => tracing::warn!(what, kind = kind.name(), %error, "store outage"),
-            (false, _) => {
+            (Line::First, _) => tracing::warn!(what, kind = kind.name(), %error, "store outage"),
+            (Line::Changed(failures), _) => {
                 tracing::warn!(what, kind = kind.name(), %error, failures, "store outage changed");
             }
         });
+    }
+
+    fn note(&self, part: K, error: &Error) -> Line {
+        let (kind, why) = (error.kind(), error.to_string());
+        let mut state = self.state();
+        self.is_on.store(true, Ordering::Release);
+        state.failures += 1;
+        state.failing.insert(part, (kind, why));
+        let is_first = state.logged.is_empty();
+        if state.logged.contains(&kind) || !state.may_log() {
+            return Line::Again;
+        }
+        state.logged.push(kind);
+        match state.failures {
+            _ if is_first => Line::First,
+            failures => Line::Changed(failures),
+        }
     }
 
     /// Notes the success of a part.
@@ -93,7 +110,9 @@ impl<K: Ord> Outage<K> {
         self.is_on.store(false, Ordering::Release);
         let (what, failures) = (self.what, std::mem::take(&mut state.failures));
         // Log the end only if the outage was logged.
-        if !std::mem::take(&mut state.logged).is_empty() {
+        let was_logged = !std::mem::take(&mut state.logged).is_empty();
+        drop(state);
+        if was_logged {
             panics::reported(|| tracing::info!(what, failures, "store outage ended"));
         }
     }
@@ -199,6 +218,47 @@ mod tests {
                 "store outage ended 5000"
             ]
         );
+    }
+
+    /// Asks for the state of an outage at each line of it, as a layer may.
+    struct Asks(Arc<Outage>, Arc<Mutex<usize>>);
+
+    impl Subscriber for Asks {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, _: &Event<'_>) {
+            assert!(
+                self.0.state.try_lock().is_some(),
+                "it would wait for itself"
+            );
+            *self.1.lock() += usize::from(self.0.why(&()).is_some());
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn a_layer_may_ask_for_the_outage_that_it_is_told_of() {
+        let (outage, asked) = (Arc::new(Outage::of("a test")), Arc::default());
+        let layer = Asks(Arc::clone(&outage), Arc::clone(&asked));
+        let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
+        tracing::subscriber::with_default(layer, || {
+            for kind in [
+                ErrorKind::Unavailable,
+                ErrorKind::Unavailable,
+                ErrorKind::Unknown,
+            ] {
+                outage.failed((), &Error::new(kind, "words"));
+            }
+            outage.succeeded(&());
+        });
+        assert_eq!(*asked.lock(), 3, "and no more at its end");
     }
 
     #[test]

@@ -93,12 +93,27 @@ impl GaugeShare {
         let Some((gauge, place)) = self.gauge() else {
             return;
         };
-        let mut all = ALL.lock();
-        let shares = all.entry(place.clone()).or_default();
-        change(shares);
-        gauge.set(self.how.of(shares.values().copied()));
-        if shares.is_empty() {
-            all.remove(place);
+        {
+            let mut all = ALL.lock();
+            let shares = all.entry(place.clone()).or_default();
+            change(shares);
+            if shares.is_empty() {
+                all.remove(place);
+            }
+        }
+        // Without the lock: a recorder is the program's code. Two that set at once may do so in the
+        // other order, so each looks whether what it has set is still right.
+        let mut told = None;
+        loop {
+            let value = {
+                let all = ALL.lock();
+                let shares = all.get(place).into_iter().flat_map(BTreeMap::values);
+                self.how.of(shares.copied())
+            };
+            if told.replace(value.to_bits()) == Some(value.to_bits()) {
+                return;
+            }
+            gauge.set(value);
         }
     }
 }
@@ -116,5 +131,71 @@ impl Drop for GaugeShare {
 impl fmt::Debug for GaugeShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("GaugeShare").field(&self.name).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use ::metrics::{
+        Counter, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, Unit, with_local_recorder,
+    };
+
+    use super::*;
+
+    /// Looks at the shares while it is told of a value, as one would that asks a bus, and panics at some.
+    #[derive(Clone, Default)]
+    struct Enters(Arc<Mutex<Vec<f64>>>);
+
+    impl GaugeFn for Enters {
+        fn increment(&self, _: f64) {}
+        fn decrement(&self, _: f64) {}
+        fn set(&self, value: f64) {
+            let is_free = ALL.try_lock_for(Duration::from_secs(10)).is_some();
+            assert!(is_free, "it would wait for itself");
+            self.0.lock().push(value);
+            assert!(value < 100.0, "on purpose");
+        }
+    }
+
+    impl Recorder for Enters {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::noop()
+        }
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::from_arc(Arc::new(self.clone()))
+        }
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    #[test]
+    fn a_recorder_may_come_back_and_panic() {
+        let recorder = Enters::default();
+        with_local_recorder(&recorder, || {
+            let share = || GaugeShare::new("a_test", None, Combine::Sum);
+            let (one, two) = (share(), share());
+            one.set(1.0);
+            two.set(2.0);
+            let panicked = crate::panics::caught(|| two.set(200.0));
+            assert!(panicked.is_err());
+            two.set(4.0);
+            drop(two);
+            drop(one);
+            assert_eq!(*recorder.0.lock(), [1.0, 3.0, 201.0, 5.0, 1.0, 0.0]);
+            let last = share();
+            last.set(7.0);
+            assert_eq!(
+                recorder.0.lock().last(),
+                Some(&7.0),
+                "no share is left of those before"
+            );
+        });
     }
 }

@@ -1,8 +1,10 @@
 //! What a bus calls outside of itself: a subscriber, a journal, a clock and a store, each an enemy.
 
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 
 use duly::event::Occurrence;
 use duly::prelude::*;
@@ -23,6 +25,7 @@ use crate::world::{ORDERS, World, ms, secs};
 over_every_store! {
     a_subscriber_that_panics_costs_no_event,
     a_subscriber_that_panics_ends_no_schedule,
+    a_subscriber_that_calls_the_bus_again_stops_nothing,
     a_store_that_panics_now_and_then_is_called_again,
 }
 
@@ -108,6 +111,65 @@ async fn a_subscriber_that_panics_costs_no_event(world: World) {
         }
     }
     bus.shutdown(secs(1)).await.unwrap();
+}
+
+/// A layer that begins calls of the bus at each line, and waits a little.
+#[derive(Clone, Default)]
+struct Reenters {
+    of: Arc<OnceLock<(Bus, EventId)>>,
+    is_inside: Arc<AtomicBool>,
+    lines: Arc<AtomicUsize>,
+}
+
+impl<S: Subscriber> Layer<S> for Reenters {
+    fn enabled(&self, metadata: &Metadata<'_>, _: LayerContext<'_, S>) -> bool {
+        metadata.target().starts_with("duly")
+    }
+
+    fn on_event(&self, _: &tracing::Event<'_>, _: LayerContext<'_, S>) {
+        let Some((bus, id)) = self.of.get() else {
+            return;
+        };
+        if self.is_inside.swap(true, Ordering::Relaxed) {
+            return; // a line of its own call
+        }
+        self.lines.fetch_add(1, Ordering::Relaxed);
+        let mut task = std::task::Context::from_waker(Waker::noop());
+        let _ = pin!(bus.explain(*id)).poll(&mut task);
+        let _ = pin!(bus.stats("orders")).poll(&mut task);
+        let _ = bus.load();
+        std::thread::sleep(ms(1)); // it blocks, as one that writes to a disk
+        self.is_inside.store(false, Ordering::Relaxed);
+    }
+}
+
+async fn a_subscriber_that_calls_the_bus_again_stops_nothing(world: World) {
+    let faulty = Faulty::to(&world.store);
+    let probe = Probe::<u64>::answering(|event, _cx| match event.payload % 5 {
+        0 => Err(Failure::permanent("no")),
+        _ => Ok(()),
+    });
+    let layer = Reenters::default();
+    let subscriber = Registry::default().with(layer.clone());
+    let _heard_here = tracing::subscriber::set_default(subscriber);
+    let way = Arc::clone(&faulty) as _;
+    let (bus, queue) = world.serve_by(way, ORDERS, &probe).await;
+    let mut last = None;
+    for number in 0..20 {
+        last = Some(queue.push(number, ms(number * 137)).await.unwrap().id());
+    }
+    let of = (Bus::clone(&bus), last.unwrap());
+    assert!(layer.of.set(of).is_ok());
+    for kind in [ErrorKind::Unavailable, ErrorKind::Unknown, ErrorKind::Full] {
+        faulty.is(Fault::Refused(kind));
+        bus.advance(ms(700)).await;
+        faulty.is(Fault::None);
+        bus.advance(ms(100)).await;
+    }
+    bus.run_until_idle(secs(600)).await.unwrap();
+    assert_eq!(probe.count(), 20);
+    assert!(layer.lines.load(Ordering::Relaxed) > 3);
+    bus.shutdown(secs(5)).await.unwrap();
 }
 
 /// A line of the log stands in every look at a schedule that passes something over.
