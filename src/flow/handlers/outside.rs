@@ -2,8 +2,8 @@
 //!
 //! Paused time jumps to the next timer as soon as no task can run, which is also the case while a
 //! handler waits for a socket: the timeout of its database would be over before the answer is
-//! there. So while an attempt is suspended in a process that has connections, a blocking task holds
-//! the time. As nothing tells a handler that waits for a socket from one that sleeps, the hold ends
+//! there. So while an attempt is suspended in a process that has connections or threads of
+//! a database, a blocking task holds the time. As nothing tells a handler that waits for a socket from one that sleeps, the hold ends
 //! after some seconds in which the attempt was not polled.
 
 use std::collections::BTreeMap;
@@ -23,6 +23,10 @@ use crate::time::{Clock, Mono, SystemClock};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The sockets of every process with Tokio's signals: a pair that is connected to itself.
 const OWN_SOCKETS: usize = 2;
+
+/// How the names of the threads begin by which sqlx reads SQLite files, `sqlx-sqlite-worker-` and a
+/// number, of which the system keeps 15 bytes.
+const DATABASE_THREADS: &str = "sqlx-sqlite-wor";
 
 /// The attempts for which virtual time stands still.
 #[derive(Default)]
@@ -115,7 +119,7 @@ impl<F: Future> Future for HoldsTime<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
         let polled = this.attempt.as_mut().poll(cx);
-        if polled.is_pending() && has_connections() {
+        if polled.is_pending() && has_outside() {
             this.holds.hold(&mut this.number);
         } else {
             this.release();
@@ -130,8 +134,23 @@ impl<F> Drop for HoldsTime<F> {
     }
 }
 
-/// Returns whether this process may be connected to another one. Where the system does not list
-/// sockets by file, it always may.
+/// Returns whether something outside of the runtime may answer: another process, or a thread that is
+/// known to stand for a database. Where the system does not list sockets by file, it always may.
+fn has_outside() -> bool {
+    has_connections() || has_database_threads()
+}
+
+/// Returns whether a pool of sqlx has an SQLite file open: it reads it by a thread of its own.
+fn has_database_threads() -> bool {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let mut names = threads.flatten().filter_map(|thread| {
+        let name = fs::read_to_string(thread.path().join("comm"));
+        name.ok() // none of one that ends
+    });
+    names.any(|name| name.starts_with(DATABASE_THREADS))
+}
+
+/// Returns whether this process may be connected to another one.
 fn has_connections() -> bool {
     let Ok(files) = fs::read_dir("/proc/self/fd") else {
         return true;
