@@ -69,7 +69,14 @@ fn each_is_started_once(case: &str, role: &Role, events: usize) {
     let blamed = said
         .lines()
         .filter(|line| line.contains("handler blocks its runtime"));
-    let is_named = |line: &str| line.contains("queue=work") && line.contains("child::Work");
+    let is_named = |line: &str| {
+        let words = [
+            "queue=work",
+            "child::Work",
+            "the leases of its events are lost",
+        ];
+        words.into_iter().all(|words| line.contains(words))
+    };
     assert!(
         blamed.clone().count() > 0 && blamed.clone().all(is_named),
         "{said}"

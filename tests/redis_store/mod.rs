@@ -40,6 +40,7 @@ mod meter;
 mod midway;
 mod newer;
 mod odd_errors;
+mod opened;
 mod ordered;
 mod outage;
 mod outbox;

@@ -132,7 +132,7 @@ async fn a_handler_that_blocks_does_not_take_the_grace_twice() {
     while !began.load(Ordering::Acquire) {
         tokio::time::sleep(ms(1)).await;
     }
-    // A second one would take far longer than a busy machine.
+    // As long as a supervisor is told to wait for it, and no second one.
     let grace = secs(15);
     let stopping = Instant::now();
     let stopped = timeout(WATCHDOG, bus.shutdown(grace)).await;
@@ -140,7 +140,7 @@ async fn a_handler_that_blocks_does_not_take_the_grace_twice() {
     may_end.store(true, Ordering::Release);
     let error = stopped.expect("it returns").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
-    assert!(took >= grace && took < 2 * grace, "{took:?}");
+    assert!(took >= grace && took < grace + secs(10), "{took:?}");
     let again = bus.shutdown(grace).await.unwrap_err();
     assert_eq!(again.kind(), ErrorKind::TimedOut, "the same result");
 }
