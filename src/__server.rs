@@ -81,9 +81,9 @@ pub mod payloads {
 /// Ends of events.
 pub mod ends {
     use crate::bus::Queue;
+    use crate::bus::lease::EndResult;
     use crate::error::Result;
     use crate::event::{EventId, State};
-    use crate::lease::EndResult;
 
     /// Ends an event, as [`Queue::end`] does, in a state that `may` accepts: in one step, so that nothing
     /// comes between. In another state it stays, and the result is that state.
