@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::turns::LONG;
-use super::{ENDS, is_refused};
+use super::{ENDS, End, is_refused};
 use crate::rights::Tenant;
 use crate::servers::{self, Redis};
 use crate::world::{World, with_prefix};
@@ -59,6 +59,16 @@ pub(super) fn requests() -> [Request; 18] {
     ]
 }
 
+/// What lists the queues that a token may see: one that is narrowed sees fewer.
+const LISTS: [&str; 4] = ["listEvents", "listQueues", "getOverview", "listSchedules"];
+
+impl End {
+    /// Whether an operation ends with a token that ends so.
+    fn is_of(self, operation: &str) -> bool {
+        !(matches!(self, Self::Narrowed) && LISTS.contains(&operation))
+    }
+}
+
 /// The store does not respond, so each of them is at one of its steps, or waits for its turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_takes_many_steps_ends_with_its_token_everywhere() {
@@ -88,18 +98,17 @@ async fn what_takes_many_steps_ends_with_its_token_everywhere() {
     };
     let requests = requests();
     let sent = tenants.iter().flat_map(|(end, tenant)| {
-        requests
-            .iter()
-            .map(move |(method, path, body, _)| async move {
-                let sent = tenant.send(method.clone(), path, body);
-                // Without an end it would be there for as long as the store is away.
-                let sent = tokio::time::timeout(Duration::from_secs(30), sent).await;
-                let sent = sent.unwrap_or_else(|_| panic!("{end:?}: {method} {path} goes on"));
-                assert!(
-                    is_refused(sent.status.as_u16()),
-                    "{end:?}: {method} {path}: {sent:?}"
-                );
-            })
+        let requests = requests.iter().filter(move |request| end.is_of(request.3));
+        requests.map(move |(method, path, body, _)| async move {
+            let sent = tenant.send(method.clone(), path, body);
+            // Without an end it would be there for as long as the store is away.
+            let sent = tokio::time::timeout(Duration::from_secs(30), sent).await;
+            let sent = sent.unwrap_or_else(|_| panic!("{end:?}: {method} {path} goes on"));
+            assert!(
+                is_refused(sent.status.as_u16()),
+                "{end:?}: {method} {path}: {sent:?}"
+            );
+        })
     });
     tokio::join!(join_all(sent), ends);
     redis.cont();
