@@ -77,9 +77,13 @@ impl BulkPace {
 mod tests {
     use super::*;
 
+    fn start() -> Instant {
+        tokio::time::Instant::now().into_std()
+    }
+
     /// Runs batches whose calls take so long each; returns when each batch began, and how many it was.
     fn batches(rate: f64, calls: &[Duration], counts_first: bool) -> Vec<(Duration, u64)> {
-        let begin = Instant::now();
+        let begin = start();
         let mut pace = BulkPace::new(Some(rate), begin);
         let (stride, mut now, mut batches) = (pace.stride(50) as u64, begin, Vec::new());
         // Pages of two queues, and batches that are not full.
@@ -141,7 +145,7 @@ mod tests {
 
     #[test]
     fn without_a_rate_nothing_waits() {
-        let now = Instant::now();
+        let now = start();
         let mut pace = BulkPace::new(None, now);
         assert_eq!(pace.stride(1_000), 1_000);
         pace.begin(now);

@@ -14,7 +14,7 @@ use duly::{ErrorKind, QueueName};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::{self, granted, granted_any, granted_lasting};
+use super::access::{self, granted_any, granted_lasting};
 use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};

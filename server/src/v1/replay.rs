@@ -11,7 +11,7 @@ use duly::records::{Cause, Outcome};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::access::{self, granted_json};
+use super::access::{self, granted_lasting};
 use super::event::text;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};

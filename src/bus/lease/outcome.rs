@@ -257,7 +257,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 }
                 return Ok(EndResult::NotFound);
             };
-            if !may_cancel && !(may_ack && found.state == State::Leased) {
+            if !may_cancel && (!may_ack || found.state != State::Leased) {
                 return Ok(EndResult::TooLate(found.state));
             }
             let (Some(node), Some(request)) = (found.holder, found.request) else {
