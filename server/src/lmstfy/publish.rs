@@ -130,7 +130,7 @@ pub(super) async fn republish(
     let ids = push(call, &options, &attributes, vec![Body::new(body)]).await?;
     match jobs::end(call, id).await {
         Err(refusal @ ApiError::Refused(StatusCode::FORBIDDEN, _)) => {
-            if take_back(call, &ids).await? {
+            if recall(call, &ids).await? {
                 return Err(refusal);
             }
         }
@@ -141,7 +141,7 @@ pub(super) async fn republish(
 }
 
 /// Cancels new jobs that still wait; returns whether all of them did.
-async fn take_back(call: &Call<'_>, ids: &[EventId]) -> Result<bool> {
+async fn recall(call: &Call<'_>, ids: &[EventId]) -> Result<bool> {
     let (queue, mut all) = (call.queue()?, true);
     for id in ids {
         let cancelled = queue.cancel(*id).await?;

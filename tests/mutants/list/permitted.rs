@@ -17,7 +17,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-republish-not-taken-back",
         "the new job of a republish that is refused stays",
-        &[never("publish::republish", "take_back($..)")],
+        &[never("publish::republish", "recall($..)")],
         server("what_is_leased_meanwhile_is_its_consumers"),
     ),
     Served.bug(
@@ -64,7 +64,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-republish-uncounted",
         "a republish that replaces nothing is a push that no limit counts",
-        &[put("jobs::may_replace", "Ok(«$is_there»)", "true")],
+        &[put(
+            "jobs::may_replace",
+            "let mut $is_there = «false»",
+            "true",
+        )],
         server("publishes_are_limited"),
     ),
     Served.bug(
@@ -86,7 +90,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-links-consume",
         "a link of another origin consumes",
-        &[put("origin::is_foreign", "let $is_page = «$..»;", "true")],
+        &[put(
+            "origin::is_foreign",
+            "«!$path.starts_with($..) && (!$path.starts_with($..) || $path == DESCRIPTION)»",
+            "true",
+        )],
         server("a_page_of_another_origin_does_nothing_in_a_browser"),
     ),
     Served.bug(
