@@ -77,7 +77,7 @@ async fn passes(outbox: &Outbox, is_away: Away, first: u64) {
         Away::Database => {
             outbox
                 .execute("alter table elsewhere rename to duly_outbox_deferred")
-                .await
+                .await;
         }
     }
     seen.reach(3).await;

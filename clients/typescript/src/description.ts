@@ -324,7 +324,8 @@ export interface paths {
         head?: never;
         /**
          * Reschedules or updates an event that waits
-         * @description The change of both is made in two steps, the payload first.
+         * @description The change of both is made in two steps, the payload first; a problem of the second says that the
+         *     first was made.
          */
         patch: operations["changeEvent"];
         trace?: never;

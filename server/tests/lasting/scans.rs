@@ -73,9 +73,11 @@ impl End {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_takes_many_steps_ends_with_its_token_everywhere() {
     let (redis, state) = (Redis::plain(), with_prefix(&servers::shared().url()));
+    // So that the store does not fail before a token ends.
+    let url = format!("{}?timeout=30s", redis.url());
     let start = || {
         let folder = tempfile::tempdir().unwrap();
-        World::start_at_beside(folder, redis.url(), &state)
+        World::start_at_beside(folder, url.clone(), &state)
     };
     let (server, other) = (start().await, start().await);
     server.publish("/api/ns/q", "x").await;

@@ -29,11 +29,10 @@ enum Worst {
     FillsItsDeadLetters,
     LeavesWebhooksUnanswered,
     ChangesSettings,
-    AsksWhatIsToCome,
-    ScansItsEvents,
+    CountsAndScans,
 }
 
-const ALL: [Worst; 13] = [
+const ALL: [Worst; 12] = [
     Worst::PollsManyNames,
     Worst::ParksPolls,
     Worst::BeginsBodies,
@@ -45,8 +44,7 @@ const ALL: [Worst; 13] = [
     Worst::FillsItsDeadLetters,
     Worst::LeavesWebhooksUnanswered,
     Worst::ChangesSettings,
-    Worst::AsksWhatIsToCome,
-    Worst::ScansItsEvents,
+    Worst::CountsAndScans,
 ];
 
 /// How long a response may take on a busy machine; what is refused or hangs takes for ever.
@@ -145,8 +143,7 @@ async fn begin(world: &World, token: &str, worst: Worst) -> GoingOn {
             }
         }
         Worst::FillsItsDeadLetters => {
-            let jobs: Vec<u32> = (0..64).collect();
-            let jobs = json!(jobs).to_string();
+            let jobs = json!((0..64).collect::<Vec<u32>>()).to_string();
             for _ in 0..20 {
                 put("/api/worst/dying/bulk?tries=1".to_owned(), jobs.clone()).await;
             }
@@ -177,14 +174,10 @@ async fn begin(world: &World, token: &str, worst: Worst) -> GoingOn {
                     .await;
             }
         }
-        Worst::AsksWhatIsToCome => {
+        Worst::CountsAndScans => {
             fill_buckets(&Tenant(world, token.to_owned()), "worst").await;
-            let head = format!("GET /v1/worst/{LONG} HTTP/1.1");
-            goes_on.send(world, token, 200, &head, b"").await;
-        }
-        Worst::ScansItsEvents => {
-            for path in ["/v1/worst/events?contains=nothing", "/api/worst/large/peek"] {
-                let head = format!("GET {path} HTTP/1.1");
+            for path in [LONG, "events?contains=nothing", "overview"] {
+                let head = format!("GET /v1/worst/{path} HTTP/1.1");
                 goes_on.send(world, token, 200, &head, b"").await;
             }
         }
