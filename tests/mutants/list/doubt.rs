@@ -151,7 +151,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Doubt.bug(
         "each-failed-call-logged",
         "a store that is away is logged at each call",
-        &[never("Outage::failed", "may_log")],
+        &[never("Outage::note", "may_log")],
         lib("the_first_the_change_and_the_end_with_a_count_are_logged"),
     ),
     Doubt.bug(
@@ -170,11 +170,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "outage-told-of-each-bucket",
         "a store that is away is logged once for each bucket",
         &[put(
-            "Outage::failed",
-            "$error: &Error $... let ($what $... «$state.failing.insert($part, ($kind, \
-             $error.to_string()));»",
-            r#"if $state.failing.insert($part, ($kind, $error.to_string())).is_none() {
-             tracing::warn!($what, %$error, "store outage"); }"#,
+            "Outage::note",
+            "$error: &Error $... «$state.failing.insert($part, ($kind, $why));»",
+            r#"if $state.failing.insert($part, ($kind, $why)).is_none() {
+             tracing::warn!(what = self.what, %$error, "store outage"); }"#,
         )],
         outages("a_server_that_is_gone_is_told_of_in_a_bounded_number_of_lines"),
     ),

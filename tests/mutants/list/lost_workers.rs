@@ -194,7 +194,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "reap-removes-before-it-records",
         "redis: a reap lets go of deadlines before it has done anything else",
         &[put(
-            "reap.lua",
+            "take_overdue",
             "$past_deadline[$i] «» local $it",
             r#"call("ZREM", LEASE, $past_deadline[$i])"#,
         )],

@@ -58,7 +58,7 @@ enum Workload {
     /// The same with events that are plain, or have a key, a unique key or an expiry
     Mixed,
     /// The same with events of which one in eight fails at its first attempt
-    Failing,
+    Retried,
     /// The same with events of which every second one is cancelled
     Cancelled,
     /// How late events start at a steady rate, each pushed 2 s before, or the rate is refused
@@ -78,7 +78,7 @@ struct Figures {
     drain_per_s: Option<f64>,
     own_per_s: Option<f64>,
     mixed_per_s: Option<f64>,
-    failing_per_s: Option<f64>,
+    retried_per_s: Option<f64>,
     cancelled_per_s: Option<f64>,
     lateness_ms: Option<LatenessFigures>,
     herd_ms: Option<HerdFigures>,
@@ -163,9 +163,9 @@ async fn measure(place: &Place, command: &BenchCommand) -> Result<Figures> {
         (Workload::Own, Shape::Own, &mut figures.own_per_s),
         (Workload::Mixed, Shape::Mixed, &mut figures.mixed_per_s),
         (
-            Workload::Failing,
-            Shape::Failing,
-            &mut figures.failing_per_s,
+            Workload::Retried,
+            Shape::Retried,
+            &mut figures.retried_per_s,
         ),
         (
             Workload::Cancelled,
@@ -230,7 +230,7 @@ fn show(figures: &Figures) -> Result<()> {
         ("drain, per s", figures.drain_per_s, ceiling.drain_per_s),
         ("due at own times, per s", figures.own_per_s, None),
         ("mixed, per s", figures.mixed_per_s, None),
-        ("one in 8 fails, per s", figures.failing_per_s, None),
+        ("one in 8 fails, per s", figures.retried_per_s, None),
         ("half cancelled, per s", figures.cancelled_per_s, None),
     ];
     let rows = rows.into_iter().filter(|(_, figure, _)| figure.is_some());

@@ -21,7 +21,7 @@ const FAILS_ONE_IN: u64 = 8;
 pub(super) enum Shape {
     Own,
     Mixed,
-    Failing,
+    Retried,
     Cancelled,
 }
 
@@ -30,7 +30,7 @@ impl Shape {
         match self {
             Self::Own => "own",
             Self::Mixed => "mixed",
-            Self::Failing => "failing",
+            Self::Retried => "retried",
             Self::Cancelled => "cancelled",
         }
     }
@@ -54,7 +54,7 @@ impl Shape {
             (Self::Mixed, 1) => event.key(format!("customer:{}", number % 1_000)),
             (Self::Mixed, 2) => event.unique(format!("order:{number}"), Unique::Keep),
             (Self::Mixed, 3) => event.expires_after(HOUR),
-            (Self::Mixed | Self::Failing, _) => event,
+            (Self::Mixed | Self::Retried, _) => event,
         };
         let receipt = event.push().await?;
         if is_cancelled && queue.cancel(receipt.id()).await? != CancelOutcome::Cancelled {
@@ -69,7 +69,7 @@ impl Shape {
 /// to the last settlement.
 pub(super) async fn run(place: &Place, events: u64, shape: Shape) -> Result<f64> {
     let one_in = match shape {
-        Shape::Failing => FAILS_ONE_IN,
+        Shape::Retried => FAILS_ONE_IN,
         _ => 0,
     };
     let watch = Arc::new(Watch::failing(one_in));
