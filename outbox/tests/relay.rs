@@ -325,8 +325,8 @@ async fn the_least_rights_are_enough() {
     let world = World::new().await;
     let (pool, url) = (&world.database.pool, &world.database.url);
     let suffix = fastrand::u64(..);
-    let (writer, relay) = (format!("w{suffix}"), format!("r{suffix}"));
-    for user in [&writer, &relay] {
+    let (writer, relay_user) = (format!("w{suffix}"), format!("r{suffix}"));
+    for user in [&writer, &relay_user] {
         shared_postgres().sql(&format!("create role {user} login password 'x'"));
     }
     let rights = include_str!("../../src/docs/transactions.md");
@@ -336,13 +336,13 @@ async fn the_least_rights_are_enough() {
     let rights = rights.unwrap().split("```").next().unwrap();
     let rights = rights
         .replace(" shop;", &format!(" {writer};"))
-        .replace(" relay;", &format!(" {relay};"));
+        .replace(" relay;", &format!(" {relay_user};"));
     pool.execute(&*rights).await.unwrap();
     let of = |user: &str| url.replace("duly:open-sesame", &format!("{user}:x"));
     let mut client = client(&of(&writer)).await;
-    let relay_pool = PgPool::connect(&of(&relay)).await.unwrap();
+    let relay_pool = PgPool::connect(&of(&relay_user)).await.unwrap();
     let options = RelayOptions::default();
-    let relay = Relay::sqlx_0_8(&world.bus, relay_pool.clone(), options)
+    let relay = Relay::sqlx_0_8(&world.bus, relay_pool.clone(), options.clone())
         .await
         .unwrap();
     let mut tx = client.transaction().await.unwrap();
@@ -364,6 +364,11 @@ async fn the_least_rights_are_enough() {
         .until("select count(*) from duly_outbox_refused", 1)
         .await;
     relay.stop().await;
+    let less = format!("revoke select (n) on duly_outbox_refused from {relay_user}");
+    pool.execute(&*less).await.unwrap();
+    let refused = Relay::sqlx_0_8(&world.bus, relay_pool.clone(), options).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("duly_outbox_refused"), "{refused}");
     let truncated = "begin; lock table duly_outbox_0 in access exclusive mode nowait; truncate \
                      duly_outbox_0, duly_outbox_1, duly_outbox_2, duly_outbox_step_0; rollback";
     relay_pool.execute(truncated).await.unwrap();

@@ -251,6 +251,7 @@ impl MysqlSource {
         let found: Vec<_> = found.into_iter().flatten().flatten().collect();
         let missing = schema::missing_parts(Database::Mysql, &found);
         schema::check_missing(Database::Mysql, &missing)?;
+        self.session.run(schema::COUNTED.to_owned()).await?;
         let sql = "select coalesce(max(version), 0) from duly_outbox_version";
         let version = self.session.run(sql.to_owned()).await?;
         let version = version.first().and_then(|row| row.first()?.as_deref());

@@ -33,16 +33,21 @@ pub(crate) fn read_groups(texts: &[TextRow]) -> Result<Vec<String>> {
 /// one has, and read them.
 pub(crate) fn take(own: &str, group: &str, behind: i64, limit: usize) -> String {
     let (group, seconds) = (text(group), CLAIM.as_secs());
+    // A row that another one has locked is not the next, and those behind it are not, either.
     format!(
-        "{BEGIN}; with next as materialized (select key, repeated, octet_length(event) as bytes, \
-             holder in ('', '{own}') or until <= clock_timestamp() \
-                 or until > clock_timestamp() + interval '1 minute' as is_free \
-             from duly_outbox_deferred where bucket = {group} and key > {behind} \
-             order by key limit {limit} for update skip locked), \
-         taken as (select key, repeated from (select *, sum(bytes) over up_to_it - bytes as bytes_before, \
-             bool_and(is_free) over up_to_it as is_next from next \
+        "{BEGIN}; with listed as materialized (select key from duly_outbox_deferred \
+             where bucket = {group} and key > {behind} order by key limit {limit}), \
+         locked as materialized (select d.key, d.repeated, octet_length(d.event) as bytes, \
+             d.holder in ('', '{own}') or d.until <= clock_timestamp() \
+                 or d.until > clock_timestamp() + interval '1 minute' as is_free \
+             from duly_outbox_deferred d join listed using (key) \
+             order by d.key for update of d skip locked), \
+         taken as (select key, repeated from (select key, locked.repeated, \
+             sum(bytes) over up_to_it - bytes as bytes_before, \
+             bool_and(coalesce(is_free, false)) over up_to_it as is_next \
+             from listed left join locked using (key) \
              window up_to_it as (order by key rows unbounded preceding)) as next \
-             where bytes_before < {PAGE_BYTES} and is_next) \
+         where bytes_before < {PAGE_BYTES} and is_next) \
          update duly_outbox_deferred d set repeated = true, holder = '{own}', \
              until = clock_timestamp() + interval '{seconds} s' \
              from taken where d.key = taken.key \

@@ -288,6 +288,7 @@ impl<S: Session + 'static> PostgresSource<S> {
             }
         }
         schema::check_missing(Database::Postgres, &missing)?;
+        self.run(schema::COUNTED).await?;
         let sql = "select coalesce(max(version), 0) from duly_outbox_version";
         let rows = self.run(sql).await?;
         let version = rows.first().and_then(|row| row.first()?.as_deref());

@@ -31,7 +31,7 @@ impl<S: Source> Run<S> {
             if has_failed && began < self.pushes.probe_at {
                 continue;
             }
-            let NextRows { behind, limit } = self.groups.next_rows(&group);
+            let NextRows { behind, limit } = self.groups.next_rows(&group, now);
             self.pushes.has_claimed = true;
             let name = group.clone();
             let taken = self.call(move |it| it.take_deferred(name, (behind, limit)));
