@@ -267,11 +267,14 @@ impl Bus {
         let is_asked_for = |line: &AuditLine| {
             before.is_none_or(|before| line.cursor() < before) && filter.matches(line)
         };
-        if count > FEW {
+        // Of lines that are sought by a text there may be few in many days.
+        let is_sought = [&filter.target, &filter.actor, &filter.action];
+        let is_sought = is_sought.into_iter().any(Option::is_some) && filter.since.is_none();
+        if count > FEW && !is_sought {
             let from = before.map_or(self.inner.now(), |before| before.at);
-            let from = day_of(filter.until.map_or(from, |until| until.min(from)));
-            let first = from.saturating_sub(DAYS_MAX);
             // A line may be pushed a moment after its day.
+            let from = day_of(filter.until.map_or(from, |until| until.min(from))) + 1;
+            let first = from.saturating_sub(DAYS_MAX);
             let since = filter.since.map(|since| day_of(since).saturating_sub(1));
             let mut lines = Vec::new();
             for day in (since.map_or(first, |since| since.max(first))..=from).rev() {

@@ -4,7 +4,7 @@ use duly::EventId;
 use duly::records::{Cause, Cursor, NodeId, Outcome, Page, Record, Records};
 use duly::time::Timestamp;
 
-use crate::error::{PageError, Result};
+use crate::error::Result;
 use crate::text::{self, Fields};
 
 /// The most records that are read at once where they are compared here, and about the most for a page.
@@ -29,16 +29,12 @@ impl Filter {
             Some(outcome) => vec![outcome.parse()?],
             None => Vec::new(),
         };
-        let node = |digits: &str| {
-            let node = u64::from_str_radix(digits, 16);
-            node.map_err(|_| PageError::invalid("a node has 16 hexadecimal digits"))
-        };
         Ok(Self {
             outcomes,
             cause: fields.get("cause").map(str::parse).transpose()?,
             key: fields.get("key").map(str::to_owned),
             error: fields.get("error").map(str::to_owned),
-            node: fields.get("node").map(node).transpose()?.map(NodeId),
+            node: text::node(fields)?,
         })
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use duly::records::NodeId;
 use duly::time::Timestamp;
 
 use crate::error::PageError;
@@ -112,6 +113,15 @@ pub(crate) fn span(span: Duration) -> String {
         3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
         _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
     }
+}
+
+/// Reads the node of a form.
+pub(crate) fn node(fields: &Fields) -> Result<Option<NodeId>, PageError> {
+    let node = |digits: &str| {
+        let node = u64::from_str_radix(digits, 16).map(NodeId);
+        node.map_err(|_| PageError::invalid("a node has 16 hexadecimal digits"))
+    };
+    fields.get("node").map(node).transpose()
 }
 
 /// Reads an instant in UTC, `2026-11-24T08:30` with or without seconds and parts of one, or

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use duly::QueueName;
-use duly::admin::{AuditCursor, AuditLine};
+use duly::admin::{AuditCursor, AuditFilter, AuditLine};
 use duly::records::Page;
 
 use crate::access::User;
@@ -19,9 +19,6 @@ use crate::text::{self, Fields, Moment};
 
 /// The rows of a page.
 const ROWS: usize = 50;
-/// The lines of one queue are among those of its namespace, of which so many are read at once, so often.
-const READ_AT_ONCE: usize = 500;
-const READS_MAX: usize = 4;
 /// The longest target of a row, in characters.
 const TARGET_MAX: usize = 200;
 
@@ -73,35 +70,22 @@ fn page_of(target: &str) -> Option<String> {
     }
 }
 
-/// Reads lines from a place on, of one queue if it is chosen: until a page is full, or it has read for
-/// long enough.
+/// Reads lines from a place on, of one queue if it is chosen.
 async fn read(
     app: &App,
     user: &User,
     queue: Option<&QueueName>,
-    mut before: Option<AuditCursor>,
+    before: Option<AuditCursor>,
 ) -> Result<Page<AuditLine, AuditCursor>> {
-    let mut lines = Vec::new();
-    let (limit, pages) = queue.map_or((ROWS, 1), |_| (READ_AT_ONCE, READS_MAX));
-    for _ in 0..pages {
+    let filter = AuditFilter {
         // Where a page ends would tell of the lines of other namespaces.
-        let page = match user.namespace() {
-            Some(namespace) => in_time(app.bus.audit_of(namespace, before, limit)).await?,
-            None => in_time(app.bus.audit(before, limit)).await?,
-        };
-        before = page.next;
-        let is_of = |line: &AuditLine| queue.is_none_or(|name| queue_of(&line.target) == &**name);
-        let of_queue = page.items.into_iter().filter(is_of);
-        lines.extend(of_queue.filter(|line| is_seen(user, line)));
-        if lines.len() > ROWS {
-            lines.truncate(ROWS);
-            before = lines.last().map(AuditLine::cursor);
-        }
-        if lines.len() == ROWS || before.is_none() {
-            break;
-        }
-    }
-    Ok(Page::new(lines, before))
+        namespace: user.namespace().map(str::to_owned),
+        target: queue.map(QueueName::to_string),
+        ..AuditFilter::default()
+    };
+    let mut page = in_time(app.bus.audit_matching(&filter, before, ROWS)).await?;
+    page.items.retain(|line| is_seen(user, line));
+    Ok(page)
 }
 
 pub(crate) async fn page(

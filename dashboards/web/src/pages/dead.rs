@@ -7,7 +7,7 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use duly::dead_letters::{DeadLetterCursor, DeadLetters};
 use duly::event::BucketId;
-use duly::records::Cause;
+use duly::records::{Cause, NodeId};
 use duly::time::Timestamp;
 use duly::{Bus, EventId, QueueName};
 
@@ -31,6 +31,7 @@ pub(crate) struct DeadFilter {
     pub(crate) cause: Option<Cause>,
     pub(crate) error: Option<String>,
     pub(crate) key: Option<String>,
+    pub(crate) node: Option<NodeId>,
     pub(crate) since: Option<Timestamp>,
     pub(crate) until: Option<Timestamp>,
 }
@@ -47,6 +48,7 @@ impl DeadFilter {
             cause: fields.get("cause").map(str::parse).transpose()?,
             error: owned("error"),
             key: owned("key"),
+            node: text::node(fields)?,
             since: text::instant(fields, "since")?,
             until: text::instant(fields, "until")?,
         })
@@ -65,6 +67,9 @@ impl DeadFilter {
         }
         if let Some(key) = &self.key {
             letters = letters.key(key);
+        }
+        if let Some(node) = self.node {
+            letters = letters.node(node);
         }
         if let Some(since) = self.since {
             letters = letters.since(since);
@@ -95,6 +100,10 @@ impl DeadFilter {
                 .as_ref()
                 .map(|it| format!("with key {}", text::shown(it, 80))),
         );
+        words.extend(
+            self.node
+                .map(|it| format!("whose last attempt ran on node {it}")),
+        );
         words.extend(self.since.map(|at| format!("dead since {at}")));
         words.extend(self.until.map(|at| format!("dead before {at}")));
         words.join(", ")
@@ -109,6 +118,7 @@ struct DeadPage {
     cause: String,
     error: String,
     key: String,
+    node: String,
     since: String,
     until: String,
     causes: Vec<&'static str>,
@@ -234,6 +244,7 @@ pub(crate) async fn page(
         cause: fields.text("cause"),
         error: fields.text("error"),
         key: fields.text("key"),
+        node: fields.text("node"),
         since: text::local(&fields, "since")?,
         until: text::local(&fields, "until")?,
         causes: Cause::ALL.map(Cause::as_str).to_vec(),

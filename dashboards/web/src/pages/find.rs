@@ -163,8 +163,7 @@ impl EventFilter {
         }
         let page = match self.state {
             None => "records",
-            Some(EventState::Dead) if fields.get("node").is_none() => "dead",
-            Some(EventState::Dead) => return refused("dead letters are found by no node"),
+            Some(EventState::Dead) => "dead",
             Some(_) => {
                 return refused("of events that wait or run they are not known; choose no state");
             }

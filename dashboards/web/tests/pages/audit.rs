@@ -241,10 +241,9 @@ async fn what_was_done_to_one_queue_is_found_among_all_actions() {
         let (_, query) = before.rsplit_once("href=\"").unwrap();
         path = format!("/audit{}", query.replace("&#38;", "&"));
     }
-    assert_eq!(rows, 131);
-    assert!(pages <= 5, "{pages} pages");
+    assert_eq!((rows, pages), (131, 3));
     let none = site.get("/audit?queue=never").await.text;
-    assert!(none.contains("the next page goes on"), "{none}");
+    assert!(!none.contains("the next page goes on"), "{none}");
     for other in ["secret", "a%20b"] {
         let page = site.get(&format!("/audit?queue={other}")).await;
         assert_eq!(page.status.as_u16(), 404, "{other}");
