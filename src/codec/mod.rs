@@ -24,4 +24,6 @@ pub(crate) use self::frame::PayloadForm;
 pub use self::frame::{Frame, KEY_ID_BYTES_MAX, MARK};
 pub use self::keys::{KEYS_MAX, Key, KeyRing};
 pub use self::raw::Raw;
-pub(crate) use self::values::{CodecError, Encoded, encode, round_trip};
+#[cfg(feature = "schedules")]
+pub(crate) use self::values::CodecError;
+pub(crate) use self::values::{Encoded, encode, round_trip};

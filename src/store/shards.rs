@@ -84,6 +84,8 @@ impl WakeRule {
     pub(crate) fn of(op: &StoreOp) -> Self {
         match op {
             StoreOp::MoveDue { calls: true, .. } => Self::Called,
+            // A look of a puller, which may take back leases of which it takes one.
+            StoreOp::MoveDue { limit: 0, .. } => Self::Tell,
             StoreOp::MoveDue { .. } | StoreOp::Fetch(_) => Self::Known,
             _ => Self::Tell,
         }

@@ -98,7 +98,8 @@ async fn attempt(
     let parts = ReplyReader::of(call.script.name, value)?;
     let pushed = push_script::read(parts, events.iter(), attempts)?;
     push::note(shared, &terms, bucket, &pushed);
-    if pushed.has_overdue {
+    // Before the next call, if this one has decided something, whose reply must not be lost.
+    if pushed.has_overdue && pushed.reports.is_empty() {
         shared.end_overdue(bucket, link).await?;
     }
     let (now_us, reply) = (pushed.now_us, Reply::Pushed(pushed.reports));

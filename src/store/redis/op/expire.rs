@@ -70,6 +70,8 @@ impl Shared {
             let refused = |by: &str| reply.as_ref().is_err_and(|error| is_refused(error, by));
             if tries < TRIES && refused(LEASED) {
                 self.end_overdue(bucket, link).await?;
+                // What was leased past its expiry, which the call, of an earlier time, does not see.
+                self.end_expired(bucket, link).await?;
             } else if tries < TRIES && refused(EXPIRED) {
                 self.end_expired(bucket, link).await?;
             } else {

@@ -326,6 +326,12 @@ async fn attempt(
                 batch.push(waiting);
             }
         }
+        // What is decided is told by then, whatever becomes of this.
+        if pushed.has_overdue {
+            shared
+                .end_overdue(bucket, shared.links.for_pushes(bucket))
+                .await?;
+        }
     }
     Ok(())
 }
@@ -347,9 +353,6 @@ async fn call<'e>(
     let parts = ReplyReader::of(call.script.name, value)?;
     let pushed = push_script::read(parts, events, attempts)?;
     note(shared, &terms, bucket, &pushed);
-    if pushed.has_overdue {
-        shared.end_overdue(bucket, link).await?;
-    }
     Ok(pushed)
 }
 
