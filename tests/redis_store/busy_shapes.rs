@@ -1,14 +1,13 @@
 //! How long a script keeps its server, whatever the shape of the load: alike and unlike events, each
-//! with its own due time, cancelled, failing, handed back, expired, and few of many left.
+//! with its own due time, cancelled, failing, handed back, and few of many left.
 //!
 //! `DULY_BUSY_EVENTS` takes more events of each shape than 2,000.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use duly::ErrorKind;
-use duly::event::{Envelope, Payload};
+use duly::event::Payload;
 use duly::records::{Cause, NodeId};
 use duly::store::operation::{
     AttemptOutcome, BATCH_MAX, Delivery, FailureReason, Fetch, NewEvent, PeekBy, Reply, Rewriting,
@@ -16,7 +15,7 @@ use duly::store::operation::{
 };
 use duly::store::{CheckTask, Store};
 use duly::time::{Timestamp, When};
-use duly_conformance::store_contract::shapes::{Own, Shape};
+use duly_conformance::store_contract::shapes::Shape;
 use futures_util::future::join_all;
 
 use crate::redis_store::busy::slow_of;
@@ -39,15 +38,12 @@ struct Load<'a, 's> {
 }
 
 impl Load<'_, '_> {
-    async fn push(&mut self, count: usize, change: impl Fn(&mut Envelope)) -> Vec<NewEvent> {
+    async fn push(&mut self, count: usize) -> Vec<NewEvent> {
         let bare = &self.bare;
         let created = Timestamp::from_micros_up(bare.store.now_us());
-        let mut events = self
+        let events = self
             .shape
             .events(&bare.bucket, created, self.made, count as u64);
-        for event in &mut events {
-            change(Arc::make_mut(&mut event.envelope));
-        }
         self.made += count.next_multiple_of(64) as u64;
         let pushes = async {
             let calls: Vec<_> = events.chunks(self.shape.at_once).collect();
@@ -74,25 +70,21 @@ impl Load<'_, '_> {
         self.meter.step(all).await
     }
 
-    fn fetching(&mut self, node: NodeId, limit: usize) -> StoreOp {
-        self.request += 1;
-        StoreOp::Fetch(Fetch {
-            node,
-            request: self.request,
-            limit,
-            ahead: AHEAD,
-            ahead_limit: limit,
-            hold: None,
-            starts: usize::MAX,
-        })
-    }
-
     /// Fetches as many as are there.
     async fn fetch(&mut self, node: NodeId, count: usize, limit: usize) -> Vec<Delivery> {
         let mut held = Vec::new();
         while held.len() < count {
-            let fetch = self.fetching(node, limit);
-            match &mut self.does([fetch]).await[..] {
+            self.request += 1;
+            let fetch = Fetch {
+                node,
+                request: self.request,
+                limit,
+                ahead: AHEAD,
+                ahead_limit: limit,
+                hold: None,
+                starts: usize::MAX,
+            };
+            match &mut self.does([StoreOp::Fetch(fetch)]).await[..] {
                 [Reply::Fetched(fetched)] if !fetched.deliveries.is_empty() => {
                     held.append(&mut fetched.deliveries);
                 }
@@ -147,7 +139,7 @@ impl Load<'_, '_> {
 
 /// Every operation over events of a shape.
 async fn every_script(load: &mut Load<'_, '_>, count: usize) {
-    let events = load.push(count, |_| {}).await;
+    let events = load.push(count).await;
     // As a producer that has heard nothing does.
     let again = events.chunks(BATCH_MAX);
     load.does(again.map(|some| StoreOp::Push(some.to_vec())))
@@ -228,29 +220,6 @@ async fn every_script(load: &mut Load<'_, '_>, count: usize) {
     assert!(!kept.is_empty());
 }
 
-/// Fetches of few and of many before which events have expired, all of them or, of a shape of which some
-/// expire, those.
-async fn every_fetch_of_expired_events(load: &mut Load<'_, '_>, count: usize) {
-    let is_of_some = load.shape.own == Own::EarlyExpiry;
-    for limit in [1, BATCH_MAX] {
-        let expire = |envelope: &mut Envelope| {
-            if envelope.expires.is_some() || !is_of_some {
-                envelope.expires = Some(Timestamp::from_millis(1));
-            }
-            envelope.keeps_payload = true;
-        };
-        load.push(count, expire).await;
-        let fetches: Vec<_> = (0..10).map(|_| load.fetching(NODE, limit)).collect();
-        let replies = load.does(fetches).await;
-        let gone = |reply: &Reply| match reply {
-            Reply::Fetched(fetched) => fetched.aside.expired,
-            other => panic!("a fetch is answered as one: {other:?}"),
-        };
-        let gone: usize = replies.iter().map(gone).sum();
-        assert!(gone >= count.min(BATCH_MAX) / 5, "{gone} of {count}");
-    }
-}
-
 /// Returns the scripts that took too long over any shape.
 async fn slow_scripts(server: &Redis) -> BTreeSet<String> {
     let count = std::env::var("DULY_BUSY_EVENTS").ok();
@@ -268,7 +237,6 @@ async fn slow_scripts(server: &Redis) -> BTreeSet<String> {
             made,
         };
         every_script(&mut load, count).await;
-        every_fetch_of_expired_events(&mut load, count).await;
         server.cli(&["FLUSHALL"]);
     }
     slow_of(&meter, known_us)

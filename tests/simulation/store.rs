@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use duly::__internal::{Bucket, ChangeSink, UsedAttempts};
 use duly::event::{BucketKey, Envelope, Payload};
-use duly::records::Record;
+use duly::records::{Outcome, Record};
 use duly::store::DedupWindow;
 use duly::store::operation::{Response, StoreOp};
 use duly::time::Timestamp;
@@ -204,7 +204,18 @@ impl SimStore {
         if let Ok(response) = &response {
             tell(&asked, response, self.promised, &mut asked_of);
         }
-        let noted = std::mem::take(&mut self.notes[bucket].0);
+        let mut ended = std::mem::take(&mut self.notes[bucket].0);
+        // Leases past their deadline end before anything else.
+        let is_end = |(_, what): &(EventId, EntryKind)| {
+            let lost = Outcome::LeaseLost;
+            matches!(what, EntryKind::Recorded { outcome, .. } if *outcome == lost)
+        };
+        let ends = ended.iter().rposition(is_end).map_or(0, |last| {
+            let more = ended[last + 1..].iter();
+            let buried = more.take_while(|(_, what)| matches!(what, EntryKind::Buried));
+            last + 1 + buried.count()
+        });
+        let noted = ended.split_off(ends);
         // What was asked comes before what followed from it. Nothing follows from a change that
         // came too late: what its operation did, it did before, because time had passed.
         let (first, then) = if asked_of.iter().any(|(_, what)| is_too_late(what)) {
@@ -212,7 +223,8 @@ impl SimStore {
         } else {
             (asked_of, noted)
         };
-        (response, first.into_iter().chain(then).collect())
+        let all = ended.into_iter().chain(first).chain(then);
+        (response, all.collect())
     }
 
     /// Applies at `clock_us` what is no part of the history. What ends by then, the bucket's next
