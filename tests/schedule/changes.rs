@@ -227,7 +227,7 @@ async fn days_of_a_calendar_are_left_out_and_are_not_missed() {
 
 #[tokio::test(start_paused = true)]
 async fn an_occurrence_by_hand_is_beside_those_of_the_calendar() {
-    let (bus, seen) = bus(&[("daily", options("0 9 * * *").payload(&7).unwrap())]).await;
+    let (bus, seen) = bus(&[("daily", options("0 7 * * *"))]).await;
     bus.schedules().pause("daily").await.unwrap();
     let error = bus.schedules().run_now("dayly").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use duly::__outbox::{self as outbox, StagedPush};
-use duly::__server::{moved_clock, payloads, queues, replies, schedules};
+use duly::__server::{ends, moved_clock, payloads, queues, replies, schedules};
 use duly::admin::{EventAction, Schedules};
 use duly::lease::LeaseOutcome;
 use duly::prelude::*;
@@ -153,6 +153,7 @@ calls! {
     Closed Bus settle_lease: |it| it.bus.settle_lease(&it.token, LeaseOutcome::Ack);
     Closed Bus extend_lease: |it| it.bus.extend_lease(&it.token, secs(7_200));
     Closed Queue end: |it| it.pulled.end(it.waiting);
+    Closed ends end_if: |it| ends::end_if(&it.pulled, it.waiting, |_| true);
     Closed Bus pause: |it| it.bus.pause("handled");
     Closed Bus resume: |it| it.bus.resume("handled");
     Closed Bus set_workers_everywhere: |it| it.bus.set_workers_everywhere("handled", Some(3));
