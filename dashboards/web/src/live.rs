@@ -1,6 +1,5 @@
-//! Live updates: a bounded number of streams that say when the picture is new.
+//! Live updates: streams that say when the picture is new.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +9,8 @@ use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use parking_lot::Mutex;
 
-use crate::access::{Role, User};
+use crate::access::Role;
 use crate::app::App;
 use crate::error::PageError;
 use crate::grant::Extent;
@@ -20,48 +18,6 @@ use crate::guard::Visit;
 
 /// How long a stream lasts; a browser then begins another, and proves again who it is.
 const LASTS: Duration = Duration::from_secs(600);
-
-/// The most streams, and those of a user who sees some queues only.
-const STREAMS_MAX: usize = 64;
-const STREAMS_OF_USER_MAX: usize = 8;
-
-/// The streams that are open, by the name of their user.
-#[derive(Debug, Default)]
-pub(crate) struct Streams(Mutex<HashMap<String, usize>>);
-
-/// The place of a stream, until it is dropped.
-struct Place {
-    streams: Arc<Streams>,
-    user: String,
-}
-
-impl Streams {
-    fn take(self: &Arc<Self>, user: &User) -> Option<Place> {
-        let mut open = self.0.lock();
-        let of_user = open.get(&user.name).copied().unwrap_or_default();
-        let has_many = !user.sees_all() && of_user >= STREAMS_OF_USER_MAX;
-        if has_many || open.values().sum::<usize>() >= STREAMS_MAX {
-            return None;
-        }
-        *open.entry(user.name.clone()).or_default() += 1;
-        Some(Place {
-            streams: Arc::clone(self),
-            user: user.name.clone(),
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut open = self.streams.0.lock();
-        if let Some(count) = open.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.user);
-            }
-        }
-    }
-}
 
 /// Sends the number of each round.
 pub(crate) async fn stream(State(app): State<Arc<App>>, visit: Visit) -> Response {

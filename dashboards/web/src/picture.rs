@@ -28,7 +28,7 @@ pub(crate) struct Point {
 pub(crate) struct NodeNow {
     pub(crate) node: NodeInfo,
     pub(crate) is_alive: bool,
-    pub(crate) heard: Timestamp,
+    pub(crate) last_beat: Timestamp,
 }
 
 /// What a dead letter of a queue says, most often.

@@ -335,7 +335,7 @@ fn silent(picture: &Picture, user: &User, now: Timestamp) -> Vec<Problem> {
         what: format!("Node {} is silent", node.node.id),
         why: format!(
             "It has not polled for {}; its events are taken over when it stays so.",
-            span(Duration::from_secs(now.since(node.heard).as_secs()))
+            span(Duration::from_secs(now.since(node.last_beat).as_secs()))
         ),
         link: "/nodes".to_owned(),
         go: "Nodes".to_owned(),

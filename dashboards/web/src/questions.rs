@@ -15,12 +15,14 @@ const PAGE: u32 = 10_000;
 pub(crate) const MINUTE: u64 = 60_000;
 
 /// Waits for a question for a bounded time.
-pub(crate) async fn in_time<T>(asked: impl Future<Output = duly::Result<T>>) -> duly::Result<T> {
+pub(crate) async fn in_time<T>(question: impl Future<Output = duly::Result<T>>) -> duly::Result<T> {
     let late = |_elapsed| {
         let text = format!("the store did not respond within {PATIENCE:?}");
         duly::Error::new(duly::ErrorKind::TimedOut, text)
     };
-    tokio::time::timeout(PATIENCE, asked).await.map_err(late)?
+    tokio::time::timeout(PATIENCE, question)
+        .await
+        .map_err(late)?
 }
 
 pub(crate) fn minute_of(at: Timestamp) -> u64 {

@@ -301,12 +301,14 @@ impl Progress {
         let nodes = nodes.into_iter().map(|node| {
             let known = before.get(&node.id);
             let is_alive = node.is_here || known.is_none_or(|(beat, _)| *beat != node.beat);
-            let heard = known.filter(|_| !is_alive).map_or(now, |(_, heard)| *heard);
-            self.beats.insert(node.id, (node.beat, heard));
+            let last_beat = known
+                .filter(|_| !is_alive)
+                .map_or(now, |(_, last_beat)| *last_beat);
+            self.beats.insert(node.id, (node.beat, last_beat));
             NodeNow {
                 node,
                 is_alive,
-                heard,
+                last_beat,
             }
         });
         picture.nodes = nodes.collect();

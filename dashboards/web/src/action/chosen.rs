@@ -46,7 +46,7 @@ fn chosen(fields: &Fields, visit: &Visit) -> Result<BTreeMap<QueueName, Vec<Even
 }
 
 /// Returns what is chosen in words, and how many an action would still find.
-pub(super) async fn asked(
+pub(super) async fn selection(
     app: &App,
     visit: &Visit,
     action: Action,

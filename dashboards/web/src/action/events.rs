@@ -44,7 +44,11 @@ async fn queues(app: &App, visit: &Visit, filter: &EventFilter) -> Result<Vec<Qu
 }
 
 /// Returns what a sweep would be over, and how many events those are now.
-pub(super) async fn asked(app: &App, visit: &Visit, fields: &Fields) -> Result<(String, String)> {
+pub(super) async fn selection(
+    app: &App,
+    visit: &Visit,
+    fields: &Fields,
+) -> Result<(String, String)> {
     let filter = filter(fields, visit)?;
     let queues = queues(app, visit, &filter).await?;
     let events = filter.events(&app.bus, filter.exact_place()?, &queues);

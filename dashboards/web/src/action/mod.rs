@@ -15,8 +15,9 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 
 use self::kind::Action;
-use crate::app::{App, Frame};
+use crate::app::App;
 use crate::error::{PageError, Result, html};
+use crate::frame::Frame;
 use crate::guard::{CSRF, Form, Visit};
 use crate::pages::dead::DeadFilter;
 use crate::pages::queue::name_of;
@@ -104,7 +105,7 @@ fn back(action: Action, fields: &Fields) -> String {
                 ("rate", ""),
                 ("name", ""),
                 ("version", ""),
-                (replay::ASKED, ""),
+                (replay::SUBMITTED_AT, ""),
             ]);
             format!("/records?{query}")
         }
@@ -157,7 +158,7 @@ pub(crate) async fn confirm(
             format!("Dead letters {}", filter.words())
         }
         _ if action.is_of_events() => {
-            let (subject, count) = events::asked(&app, &visit, &fields).await?;
+            let (subject, count) = events::selection(&app, &visit, &fields).await?;
             dry_run = Some(count);
             subject
         }
@@ -167,12 +168,12 @@ pub(crate) async fn confirm(
             subject
         }
         _ if action.of_each().is_some() => {
-            let (subject, count) = chosen::asked(&app, &visit, action, &fields).await?;
+            let (subject, count) = chosen::selection(&app, &visit, action, &fields).await?;
             dry_run = Some(count);
             subject
         }
         Action::Replay => {
-            let (subject, count) = replay::asked(&app, &visit, &mut fields).await?;
+            let (subject, count) = replay::selection(&app, &visit, &mut fields).await?;
             dry_run = Some(count);
             subject
         }
@@ -235,7 +236,7 @@ pub(crate) async fn confirm(
         "from",
         CHOSEN,
         chosen::LIST,
-        replay::ASKED,
+        replay::SUBMITTED_AT,
     ];
     let hidden = hidden
         .into_iter()

@@ -16,7 +16,7 @@ use crate::text::{self, Fields, count, shown};
 /// How many records a dry run reads.
 const DRY_RUN: u32 = 1_000;
 /// The field that says when the question was asked.
-pub(super) const ASKED: &str = "asked";
+pub(super) const SUBMITTED_AT: &str = "asked";
 /// The fields of the filter, beside the queue, with what they mean.
 const FILTERS: [(&str, &str); 8] = [
     ("id", "of event"),
@@ -48,21 +48,21 @@ fn words(fields: &Fields) -> String {
 /// more has records of its own, which are not to be replayed.
 fn records(app: &App, visit: &Visit, fields: &Fields) -> Result<RecordQuery> {
     let records = records::filtered(app, visit, fields)?;
-    let asked = text::instant(fields, ASKED)?;
+    let at = text::instant(fields, SUBMITTED_AT)?;
     let missing = || PageError::invalid("the time of the question is missing: ask again");
-    let asked = asked.ok_or_else(missing)?;
+    let at = at.ok_or_else(missing)?;
     let until = text::instant(fields, "until")?;
-    Ok(records.until(until.map_or(asked, |until| until.min(asked))))
+    Ok(records.until(until.map_or(at, |until| until.min(at))))
 }
 
 /// Returns what a replay would be over, and how many events it would push.
-pub(super) async fn asked(
+pub(super) async fn selection(
     app: &App,
     visit: &Visit,
     fields: &mut Fields,
 ) -> Result<(String, String)> {
     let queue = queue_of(fields)?.to_owned();
-    *fields = fields.and(ASKED, &app.bus.store_time().as_millis().to_string());
+    *fields = fields.and(SUBMITTED_AT, &app.bus.store_time().as_millis().to_string());
     let records = records(app, visit, fields)?;
     let page = in_time(records.page(None, DRY_RUN)).await?;
     let report = app

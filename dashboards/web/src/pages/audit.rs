@@ -10,8 +10,9 @@ use duly::admin::{AuditCursor, AuditFilter, AuditLine};
 use duly::records::Page;
 
 use crate::access::User;
-use crate::app::{App, Frame};
+use crate::app::App;
 use crate::error::{Result, html};
+use crate::frame::Frame;
 use crate::guard::Visit;
 use crate::pages::queue::name_of;
 use crate::questions::in_time;

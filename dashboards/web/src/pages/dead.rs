@@ -12,8 +12,9 @@ use duly::time::Timestamp;
 use duly::{Bus, EventId, QueueName};
 
 use crate::access::Role;
-use crate::app::{App, Frame};
+use crate::app::App;
 use crate::error::{PageError, Result, html};
+use crate::frame::Frame;
 use crate::guard::Visit;
 use crate::pages::queue::name_of;
 use crate::questions::in_time;

@@ -14,8 +14,9 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::access::Role;
-use crate::app::{App, Frame};
+use crate::app::App;
 use crate::error::{PageError, Result, html};
+use crate::frame::Frame;
 use crate::guard::{Form, Visit};
 use crate::pages::queue::name_of;
 use crate::questions::in_time;

@@ -10,11 +10,12 @@ use duly::event::State as EventState;
 use duly::{Bus, EventId, QueueName};
 
 use crate::access::User;
-use crate::app::{App, Frame};
+use crate::app::App;
 use crate::error::{PageError, Result, html};
+use crate::event_rows::{EventRow, rows};
+use crate::frame::Frame;
 use crate::guard::Visit;
 use crate::pages::dead::{SweepRow, sweep_rows};
-use crate::pages::event_rows::{EventRow, rows};
 use crate::pages::locate::{self, Location};
 use crate::pages::queue::name_of;
 use crate::questions::in_time;
@@ -265,8 +266,8 @@ pub(crate) async fn find(
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
-    let asked = fields.get("id").or_else(|| fields.get("q"));
-    let id: Option<EventId> = asked.and_then(|text| text.trim().parse().ok());
+    let entered = fields.get("id").or_else(|| fields.get("q"));
+    let id: Option<EventId> = entered.and_then(|text| text.trim().parse().ok());
     // What looks like an id may be a key.
     let may_be_key = fields.get("id").is_none();
     let is_key = may_be_key && fields.get("in").is_some();

@@ -10,9 +10,10 @@ use axum::response::Response;
 use duly::QueueName;
 use duly::time::Timestamp;
 
-use crate::app::{App, Frame};
+use crate::app::App;
 use crate::chart::Chart;
 use crate::error::{PageError, Result, html};
+use crate::frame::Frame;
 use crate::guard::Visit;
 use crate::hour_sums::{HOUR, Step, read_sums};
 use crate::pages::queue::name_of;

@@ -71,15 +71,15 @@ pub(crate) async fn queue_of(app: &Arc<App>, visit: &Visit, id: EventId) -> Resu
         visit.user.sees(name) && is_used(&of.stats)
     });
     let used: Vec<&QueueName> = used.map(|(name, _)| name).collect();
-    let asked = used.iter().take(QUEUES_MAX).map(|name| {
+    let lookups = used.iter().take(QUEUES_MAX).map(|name| {
         let (app, name) = (Arc::clone(app), (*name).clone());
         async move {
             let event = in_time(app.bus.event_in(&name, id)).await;
             event.map(|event| event.map(|_| name))
         }
     });
-    let asked: Vec<_> = asked.collect();
-    let mut results = stream::iter(asked).buffer_unordered(AT_ONCE);
+    let lookups: Vec<_> = lookups.collect();
+    let mut results = stream::iter(lookups).buffer_unordered(AT_ONCE);
     while let Some(result) = results.next().await {
         if let Some(queue) = result? {
             return Ok(Location::Queue(queue));

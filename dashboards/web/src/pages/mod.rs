@@ -4,7 +4,6 @@ pub(crate) mod audit;
 pub(crate) mod dead;
 pub(crate) mod edit;
 pub(crate) mod event;
-pub(crate) mod event_rows;
 pub(crate) mod find;
 pub(crate) mod history;
 pub(crate) mod locate;

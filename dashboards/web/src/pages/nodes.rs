@@ -9,8 +9,9 @@ use axum::response::Response;
 use duly::QueueName;
 use duly::time::Timestamp;
 
-use crate::app::{App, Frame};
+use crate::app::App;
 use crate::error::{Result, html};
+use crate::frame::Frame;
 use crate::guard::Visit;
 use crate::picture::NodeNow;
 use crate::text::{self, Moment, count, span};
@@ -41,7 +42,7 @@ struct Row {
     host: String,
     is_here: bool,
     is_alive: bool,
-    heard: Moment,
+    last_beat: Moment,
     queues: Vec<String>,
     more: String,
 }
@@ -76,7 +77,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Re
             host,
             is_here: node.node.is_here,
             is_alive: node.is_alive,
-            heard: Moment::new(node.heard, now),
+            last_beat: Moment::new(node.last_beat, now),
             queues: queues.take(QUEUES_MAX).map(ToString::to_string).collect(),
             more: match all.saturating_sub(QUEUES_MAX) {
                 0 => String::new(),

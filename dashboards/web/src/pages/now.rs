@@ -13,9 +13,10 @@ use duly::records::{Lateness, MinuteStats, Outcome};
 use duly::time::Timestamp;
 
 use crate::access::User;
-use crate::app::{App, Frame};
+use crate::app::App;
 use crate::chart::Chart;
 use crate::error::{Result, html};
+use crate::frame::Frame;
 use crate::guard::Visit;
 use crate::minutes::MINUTES;
 use crate::picture::{NodeNow, Picture};

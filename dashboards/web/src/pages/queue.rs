@@ -12,12 +12,13 @@ use duly::metrics::Stages;
 use duly::records::Record;
 use duly::time::Timestamp;
 
-use crate::app::{App, Frame};
+use crate::app::App;
 use crate::chart::Chart;
 use crate::error::{PageError, Result, html};
+use crate::event_rows::{EventRow, rows};
+use crate::frame::Frame;
 use crate::guard::Visit;
 use crate::minutes::unreadable;
-use crate::pages::event_rows::{EventRow, rows};
 use crate::pages::now::by_minute;
 use crate::problems::why_late;
 use crate::questions::in_time;

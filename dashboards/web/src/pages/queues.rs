@@ -7,8 +7,9 @@ use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 
-use crate::app::{App, Frame};
+use crate::app::App;
 use crate::error::{Result, html};
+use crate::frame::Frame;
 use crate::guard::Visit;
 use crate::text::{Fields, number, span};
 

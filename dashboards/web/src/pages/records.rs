@@ -10,8 +10,9 @@ use duly::event::Payload;
 use duly::records::{Cause, Cursor, Format, Outcome, Page, Record};
 
 use crate::access::Role;
-use crate::app::{App, Frame};
+use crate::app::App;
 use crate::error::{PageError, Result, html};
+use crate::frame::Frame;
 use crate::grant::{Extent, GrantEnd};
 use crate::guard::Visit;
 use crate::pages::dead::{SweepRow, sweep_rows};

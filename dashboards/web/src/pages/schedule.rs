@@ -8,8 +8,9 @@ use axum::response::Response;
 use duly::ErrorKind;
 use duly::admin::Schedule;
 
-use crate::app::{App, Frame};
+use crate::app::App;
 use crate::error::{PageError, Result, html};
+use crate::frame::Frame;
 use crate::guard::Visit;
 use crate::pages::schedules::{Clock, LastResult, ScheduleState, next};
 use crate::questions::in_time;

@@ -11,8 +11,9 @@ use duly::records::Record;
 use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 
-use crate::app::{App, Frame};
+use crate::app::App;
 use crate::error::{Result, html};
+use crate::frame::Frame;
 use crate::guard::Visit;
 use crate::pages::event::outcome;
 use crate::questions::in_time;
