@@ -53,11 +53,11 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> Response {
         };
         parts.insert(format!("pool {}", pool.name()), said);
     }
-    let answers = async {
+    let calls = async {
         app.shared.version().await?;
         app.shared.put(Table::Ready, "", "").await
     };
-    let said = match timeout(TIMEOUT, answers).await {
+    let said = match timeout(TIMEOUT, calls).await {
         Ok(Ok(())) => None,
         Ok(Err(error)) => {
             ready &= error.is_full();

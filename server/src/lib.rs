@@ -13,6 +13,7 @@
 //! The program is `duly serve`; this library is what it runs, and what its tests start.
 
 pub mod api;
+mod audited_bulks;
 mod auth;
 mod bus;
 mod causes;
@@ -21,9 +22,11 @@ mod clock;
 mod dashboard;
 mod health;
 mod http;
+mod job_id;
 pub mod lmstfy;
 pub mod log;
 mod metrics;
+mod origin;
 mod outbox;
 pub mod overview;
 mod places;
@@ -38,7 +41,7 @@ mod state;
 mod test_clock;
 mod turns;
 mod v1;
-mod waits;
+mod waiters;
 mod webhook;
 
 pub use causes::with_causes;

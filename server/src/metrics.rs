@@ -13,7 +13,15 @@ use duly::time::Timestamp;
 use metrics::{Gauge, counter, gauge, histogram};
 
 use self::labels::KnownLabels;
-use crate::webhook::{SECONDS, SECONDS_BOUNDS};
+
+/// How long requests of webhooks took. Labels: `pool`, `namespace`, `queue`.
+pub(crate) const WEBHOOK_SECONDS: &str = "duly_webhook_seconds";
+
+/// Its upper bounds of buckets: from a millisecond to the longest timeout.
+const WEBHOOK_BOUNDS: &[f64] = &[
+    0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+    600.0,
+];
 
 /// The upper bounds of the buckets of lmstfy's latencies, in milliseconds: 15, and 2.5 times the one
 /// before.
@@ -43,7 +51,7 @@ const JOB_ELAPSED: &str = "infra_lmstfy_redis_job_elapsed_ms";
 const JOB_ACK_ELAPSED: &str = "infra_lmstfy_redis_job_ack_elapsed_ms";
 /// Histograms, and the upper bounds of their buckets.
 const HISTOGRAMS: &[(&str, &[f64])] = &[
-    (SECONDS, SECONDS_BOUNDS),
+    (WEBHOOK_SECONDS, WEBHOOK_BOUNDS),
     (LATENCY, LATENCY_BOUNDS),
     (JOB_ELAPSED, ELAPSED_BOUNDS),
     (JOB_ACK_ELAPSED, ELAPSED_BOUNDS),

@@ -18,15 +18,15 @@ use crate::clock::ManualClock;
 use crate::http::access_log::{self, AccessLog};
 use crate::http::listener::{Listener, Socket};
 use crate::http::tls::Certificates;
-use crate::http::{defaults, origin, unread, whole};
-use crate::lmstfy::JobIds;
+use crate::http::{defaults, unread, whole};
+use crate::job_id::JobIds;
 use crate::places::Places;
 use crate::pools::Pools;
 use crate::settings::{ClockKind, DEFAULT_POOL, LimitSettings, Settings};
 use crate::shared::SharedState;
 use crate::state::App;
 use crate::test_clock::TestClock;
-use crate::{dashboard, health, lmstfy, metrics, outbox, test_clock, v1};
+use crate::{dashboard, health, lmstfy, metrics, origin, outbox, test_clock, v1};
 
 /// Why a server does not start.
 #[derive(Debug)]
@@ -185,19 +185,14 @@ impl Server {
         let relay = outbox::relay(&settings.outbox, &pools).await;
         let relay =
             relay.map_err(|error| StartError::new("the outbox cannot be relayed", error))?;
-        let app = Arc::new(App::new(
-            settings,
-            pools,
-            shared,
-            job_ids,
-            clock.map(TestClock::new).map(Arc::new),
-        ));
+        let clock = clock.map(TestClock::new).map(Arc::new);
+        let app = Arc::new(App::new(settings, pools, shared, job_ids));
         let certificates = sockets.certificates.clone();
         if let Some(certificates) = &certificates {
             let follow = Arc::clone(certificates).follow();
             tokio::spawn(app.closing.clone().run_until_cancelled_owned(follow));
         }
-        let (api, admin) = Self::listen(&app, sockets, places);
+        let (api, admin) = Self::listen(&app, sockets, places, clock);
         Ok(Self {
             app,
             api,
@@ -207,7 +202,12 @@ impl Server {
         })
     }
 
-    fn listen(app: &Arc<App>, sockets: Sockets, places: Places) -> (Listener, Listener) {
+    fn listen(
+        app: &Arc<App>,
+        sockets: Sockets,
+        places: Places,
+        clock: Option<Arc<TestClock>>,
+    ) -> (Listener, Listener) {
         let settings = &app.settings;
         let limits_of = |connections| LimitSettings {
             connections,
@@ -221,13 +221,13 @@ impl Server {
         } else {
             admin
         };
-        let admin = match &app.test_clock {
-            Some(clock) => admin.merge(test_clock::router(app, clock)),
+        let admin = match clock {
+            Some(clock) => admin.merge(test_clock::router(app, &clock)),
             None => admin,
         };
         // Probes name this host in ways of their own, and learn nothing of value.
         let known_host = middleware::from_fn_with_state(Arc::clone(app), origin::known_host);
-        let metrics = get(lmstfy::admin::metrics).with_state(Arc::clone(app));
+        let metrics = get(lmstfy::admin::metrics).with_state((Arc::clone(app), Arc::default()));
         let admin = admin
             .route("/metrics", metrics)
             .layer(middleware::from_fn(whole::run))

@@ -11,18 +11,17 @@ use duly_dashboard::LoginThrottle;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::audited_bulks::AuditedBulks;
 use crate::auth::{Grant, LastingGrant, Refusal, Tokens};
 use crate::http::body::{Bodies, BodyError};
-use crate::lmstfy::JobIds;
-use crate::lmstfy::gauges::Gauges;
+use crate::http::waits::Waits;
+use crate::job_id::JobIds;
 use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::shared::{Result, SharedState, Table};
 use crate::shares::{Bounds, Share, Shares};
-use crate::test_clock::TestClock;
 use crate::turns::Turns;
-use crate::v1::{AuditedBulks, Waiters};
-use crate::waits::Waits;
+use crate::waiters::Waiters;
 use crate::webhook::Webhooks;
 
 /// How many known queues are in memory; beyond it the memory starts anew.
@@ -86,10 +85,6 @@ pub(crate) struct App {
     /// Held, of each namespace, by a step that reads or changes many events: a store does one after the
     /// other, and those of another namespace come in between.
     pub(crate) scans: Turns,
-    /// The clock, if it is moved by hand.
-    pub(crate) test_clock: Option<Arc<TestClock>>,
-    /// Sizes of queues, for the page of metrics.
-    pub(crate) gauges: Gauges,
     /// Where the next look at the notes of respawned jobs begins.
     pub(crate) respawn_notes: Mutex<String>,
     /// Cancelled when the server stops: parked polls end.
@@ -130,7 +125,6 @@ impl App {
         pools: Pools,
         shared: SharedState,
         job_ids: JobIds,
-        test_clock: Option<Arc<TestClock>>,
     ) -> Self {
         let closing = CancellationToken::new();
         let waits = Arc::new(Waits::new(settings.limits.connections));
@@ -153,8 +147,6 @@ impl App {
             changes: Turns::new(CHANGES_MAX),
             forecasts: Turns::new(FORECASTS_MAX),
             scans: Turns::new(SCANS_MAX),
-            test_clock,
-            gauges: Gauges::default(),
             respawn_notes: Mutex::default(),
             closing,
             known: Mutex::default(),

@@ -118,10 +118,10 @@ async fn show(State((_, clock)): Parts) -> Response {
 
 /// Moves the clock, and returns when everything that became due can be leased.
 async fn advance(State((app, clock)): Parts, request: Request) -> Result<Response, Refusal> {
-    let asked = read(&app, request).await?;
+    let order = read(&app, request).await?;
     let _moving = clock.moving.lock().await;
-    let mut left = Duration::from_millis(asked.by_ms);
-    let patience = Duration::from_millis(asked.settle_ms);
+    let mut left = Duration::from_millis(order.by_ms);
+    let patience = Duration::from_millis(order.settle_ms);
     for _ in 0..STOPS_MAX {
         let wakes = settled(&app, patience).await?;
         if left.is_zero() {
@@ -157,13 +157,13 @@ async fn read(app: &App, request: Request) -> Result<Advance, Refusal> {
     let (bytes, _room) = body
         .await
         .map_err(|_| Refusal::bad(format!("no body of at most {BODY_BYTES_MAX} bytes")))?;
-    let asked: Advance = serde_json::from_slice(&bytes).map_err(|error| {
+    let order: Advance = serde_json::from_slice(&bytes).map_err(|error| {
         let example = r#"{"by_ms": 1800000}"#;
         Refusal::bad(format!("the body is not as {example}: {error}"))
     })?;
     for (name, number, most) in [
-        ("by_ms", asked.by_ms, BY_MS_MAX),
-        ("settle_ms", asked.settle_ms, SETTLE_MS_MAX),
+        ("by_ms", order.by_ms, BY_MS_MAX),
+        ("settle_ms", order.settle_ms, SETTLE_MS_MAX),
     ] {
         if number > most {
             return Err(Refusal::bad(format!(
@@ -171,7 +171,7 @@ async fn read(app: &App, request: Request) -> Result<Advance, Refusal> {
             )));
         }
     }
-    Ok(asked)
+    Ok(order)
 }
 
 /// Waits until nothing is to be done at this time, by the server or, as far as they have patience

@@ -122,8 +122,8 @@ impl BulkSource for Server {
         });
         let path = ["v1", namespace, "events", "change"];
         let body = Some(body.to_string());
-        let answer = self.http.send(Method::POST, &path, &[], body).await?;
-        self.http.read(answer)
+        let response = self.http.send(Method::POST, &path, &[], body).await?;
+        self.http.read(response)
     }
 
     async fn erase(&self, step: EraseStep<'_>) -> Result<ErasedEvents> {
@@ -134,8 +134,8 @@ impl BulkSource for Server {
         });
         let path = ["v1", namespace, "events", "erase"];
         let body = Some(body.to_string());
-        let answer = self.http.send(Method::POST, &path, &[], body).await?;
-        self.http.read(answer)
+        let response = self.http.send(Method::POST, &path, &[], body).await?;
+        self.http.read(response)
     }
 
     async fn replay(&self, filter: &RecordFilter, step: ReplayStep<'_>) -> Result<ReplayedRecords> {
@@ -150,7 +150,7 @@ impl BulkSource for Server {
         });
         let path = ["v1", namespace, "queues", name, "records", "replay"];
         let body = Some(body.to_string());
-        let answer = self.http.send(Method::POST, &path, &[], body).await?;
-        self.http.read(answer)
+        let response = self.http.send(Method::POST, &path, &[], body).await?;
+        self.http.read(response)
     }
 }

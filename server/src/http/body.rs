@@ -11,8 +11,8 @@ use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::http::waits::{WaitPlace, Waits};
 use crate::shares::{Bounds, Evicted, Share, Shares};
-use crate::waits::{WaitPlace, Waits};
 
 /// How much of a body that is too large is read and thrown away, so that a client that sends first
 /// and reads then learns why it is refused.

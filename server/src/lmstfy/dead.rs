@@ -19,9 +19,10 @@ use serde_json::json;
 use super::check::Call;
 use super::job::{self, ID_MARK};
 use super::params::Params;
-use super::{ApiError, Result, job_id, respawn_notes};
+use super::{ApiError, Result, respawn_notes};
 use crate::bus::{Body, FoundJob, Pool};
 use crate::http::reply;
+use crate::job_id;
 use crate::metrics;
 use crate::shared::Table;
 

@@ -12,9 +12,9 @@ use duly::time::Timestamp;
 use serde::Serialize;
 
 use super::check::Call;
-use super::job_id;
 use crate::bus::FoundJob;
 use crate::http::reply;
+use crate::job_id;
 
 /// The header of an event whose job has a versioned id.
 pub(super) const VERSION_MARK: &str = "lmstfy-version";

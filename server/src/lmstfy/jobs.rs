@@ -7,10 +7,11 @@ use duly::{EventId, Queue};
 
 use super::check::Call;
 use super::job::{self, JobView};
-use super::{ApiError, Result, dead, job_id};
+use super::{ApiError, Result, dead};
 use crate::auth::{Action, Scope};
 use crate::bus::{Body, JobEnd};
 use crate::http::reply;
+use crate::job_id;
 use crate::metrics;
 
 pub(super) async fn get(call: &Call<'_>, id: &str) -> Result<Response> {

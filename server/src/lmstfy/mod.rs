@@ -10,7 +10,6 @@ mod dead;
 pub(crate) mod delivered;
 pub(crate) mod gauges;
 mod job;
-mod job_id;
 mod jobs;
 /// Names and tokens as the contract writes them.
 pub(crate) mod names {
@@ -36,7 +35,6 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use self::check::Call;
-pub(crate) use self::job_id::JobIds;
 use self::path::{Endpoint, Target};
 use crate::auth::LimitedCall;
 use crate::http::{defaults, reply, unread};

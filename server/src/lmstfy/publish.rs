@@ -15,10 +15,11 @@ use serde_json::value::RawValue;
 use super::check::{Call, header_text};
 use super::job::{VERSION_MARK, attribute_header};
 use super::params::Params;
-use super::{ApiError, JOB_BYTES_MAX, Result, job_id, jobs};
+use super::{ApiError, JOB_BYTES_MAX, Result, jobs};
 use crate::auth::{Action, LimitedCall};
 use crate::bus::{Body, Pool};
 use crate::http::reply;
+use crate::job_id;
 use crate::metrics;
 
 /// The most jobs of a bulk.

@@ -179,10 +179,10 @@ mod tests {
         }
     }
 
-    fn gate() -> (Sender<()>, LineQueue, LogGuard, Arc<Mutex<Vec<u8>>>) {
-        let (open, gate) = channel();
+    fn blocked() -> (Sender<()>, LineQueue, LogGuard, Arc<Mutex<Vec<u8>>>) {
+        let (open, blocked) = channel();
         let read = Arc::<Mutex<Vec<u8>>>::default();
-        let (queue, guard) = start(GatedWriter(gate, Arc::clone(&read))).expect("a thread");
+        let (queue, guard) = start(GatedWriter(blocked, Arc::clone(&read))).expect("a thread");
         (open, queue, guard, read)
     }
 
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn an_output_that_is_not_read_stops_nobody_and_what_is_dropped_is_counted() {
         for len in [1, 100, 100_000, BYTES_MAX + 1] {
-            let (open, queue, guard, read) = gate();
+            let (open, queue, guard, read) = blocked();
             // Some are taken at once, before the output blocks.
             let taken = WRITTEN_AT_ONCE / len + 1;
             let many = taken + LINES_MAX + 2 * BYTES_MAX / len.max(1_024);
@@ -213,12 +213,12 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_written_and_a_blocked_output_does_not_keep_the_process() {
-        let (open, queue, guard, read) = gate();
+        let (open, queue, guard, read) = blocked();
         open.send(()).expect("it reads");
         log(&queue, b"last\n");
         drop(guard);
         assert_eq!(&*read.lock(), b"last\n");
-        let (open, queue, guard, read) = gate();
+        let (open, queue, guard, read) = blocked();
         log(&queue, b"never\n");
         drop(guard); // returns
         assert!(read.lock().is_empty());

@@ -208,12 +208,12 @@ impl RemoteState {
         read.cmd("GET").arg(&key);
         read.cmd("TIME");
         let read = self.client.read_all(self.client.master_of(&key), &read);
-        let asked = clock::now();
+        let sent = clock::now();
         let read: (Option<u64>, (u64, u64)) = read.await.map_err(failed)?;
         let (version, (seconds, micros)) = read;
         let now_ms = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
         let now = Timestamp::from_millis(now_ms);
-        self.ahead.note(now, asked, clock::now());
+        self.ahead.note(now, sent, clock::now());
         Ok(version.unwrap_or_default())
     }
 

@@ -11,12 +11,12 @@ pub(super) struct TimeAhead(AtomicI64);
 impl TimeAhead {
     /// Notes a time of the state, read at some moment between a question and its reply. What was known
     /// stays where it agrees with that: a late reply makes no token last longer than it has.
-    pub(super) fn note(&self, state: Timestamp, asked: Timestamp, replied: Timestamp) {
+    pub(super) fn note(&self, state: Timestamp, sent: Timestamp, replied: Timestamp) {
         let ahead_of = |time: Timestamp| {
             let time = time.as_millis().cast_signed();
             state.as_millis().cast_signed().saturating_sub(time)
         };
-        let (least, most) = (ahead_of(replied), ahead_of(asked));
+        let (least, most) = (ahead_of(replied), ahead_of(sent));
         // Of two replies at once either may be noted last: both agree with the clock.
         let known = self.ms();
         self.0.store(known.min(most).max(least), Ordering::Relaxed);
@@ -35,9 +35,9 @@ mod tests {
     #[test]
     fn a_late_reply_changes_nothing_and_a_changed_clock_does() {
         let ahead = TimeAhead::default();
-        let note = |state: u64, asked: u64, replied: u64| {
-            let [state, asked, replied] = [state, asked, replied].map(Timestamp::from_millis);
-            ahead.note(state, asked, replied);
+        let note = |state: u64, sent: u64, replied: u64| {
+            let [state, sent, replied] = [state, sent, replied].map(Timestamp::from_millis);
+            ahead.note(state, sent, replied);
             ahead.ms()
         };
         assert_eq!(note(5_500, 1_000, 1_001), 4_499, "the least that it can be");

@@ -269,16 +269,16 @@ pub(super) async fn change(
         Ok(Some(events.after(after).change_page(action).await?))
     };
     let (page, _) = access::step(&app, &grant, change).await?;
-    let mut answer = ChangedEvents {
+    let mut result = ChangedEvents {
         pushed_until_ms: pushed_until.as_millis(),
         ..ChangedEvents::default()
     };
     if let Some(page) = page {
-        answer.matched = page.matched;
-        answer.changed = page.changed;
-        answer.next = page.next.map(|next| next.to_string());
+        result.matched = page.matched;
+        result.changed = page.changed;
+        result.next = page.next.map(|next| next.to_string());
     }
-    Ok(Json(answer).into_response())
+    Ok(Json(result).into_response())
 }
 
 /// Whose events are erased.

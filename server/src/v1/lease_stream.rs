@@ -21,14 +21,14 @@ use super::access::{CallGrant, granted, granted_call};
 use super::input::{InPath, QueuePath};
 use super::leases::{LeaseView, ttr};
 use super::problem::{Problem, Problems, Result};
-use super::waiters::InFlight;
 use crate::auth::{Action, LimitedCall, Scope};
 use crate::bus::Pool;
+use crate::http::waits::{WaitPlace, hang_up};
 use crate::http::{peer, reply};
 use crate::lmstfy::delivered::{Deliverable, PART_BYTES, Undelivered};
 use crate::shares::Share;
 use crate::state::App;
-use crate::waits::{WaitPlace, hang_up};
+use crate::waiters::InFlight;
 
 /// The content type of server-sent events.
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");

@@ -6,7 +6,6 @@
 
 mod access;
 mod audit;
-mod audited_bulks;
 mod bulk;
 mod calls;
 mod dead;
@@ -27,7 +26,6 @@ mod replay;
 mod schedule_forms;
 mod schedules;
 mod settlement;
-mod waiters;
 mod webhook_schema;
 mod webhooks;
 
@@ -40,9 +38,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use tower_http::catch_panic::CatchPanicLayer;
 
-pub(crate) use self::audited_bulks::AuditedBulks;
 use self::problem::Problem;
-pub(crate) use self::waiters::Waiters;
 use crate::http::whole;
 use crate::lmstfy::log_panic;
 use crate::state::App;

@@ -21,9 +21,9 @@ use super::problem::{Problem, Problems, Result};
 use crate::auth::Action;
 use crate::bus::{Body, Pool};
 use crate::http::reply;
+use crate::http::waits::WaitPlace;
 use crate::shares::Share;
 use crate::state::App;
-use crate::waits::WaitPlace;
 
 /// The content type of lines of JSON.
 pub(super) const MEDIA_TYPE: &str = "application/x-ndjson";

@@ -6,20 +6,12 @@ use metrics::{Label, counter, gauge, histogram};
 
 use super::failure::Failure;
 use super::target::TargetKey;
-use crate::metrics::{Labels, labeled};
+use crate::metrics::{Labels, WEBHOOK_SECONDS, labeled};
 
 /// Requests by outcome. Labels: `pool`, `namespace`, `queue`, `outcome`.
 const DELIVERIES: &str = "duly_webhook_deliveries_total";
-/// How long requests took. Labels: `pool`, `namespace`, `queue`.
-pub(crate) const SECONDS: &str = "duly_webhook_seconds";
 /// Circuits of this server that are open or probe. Labels: `pool`, `namespace`, `queue`.
 const CIRCUITS_OPEN: &str = "duly_webhook_circuits_open";
-
-/// The upper bounds of the buckets of [`SECONDS`]: from a millisecond to the longest timeout.
-pub(crate) const SECONDS_BOUNDS: &[f64] = &[
-    0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
-    600.0,
-];
 
 /// The labels of a target.
 #[derive(Clone, Debug)]
@@ -34,7 +26,7 @@ impl TargetLabels {
     pub(super) fn sent(&self, result: Result<(), &Failure>, took: Duration) {
         let outcome = result.map_or_else(|failure| failure.kind.label(), |()| "delivered");
         self.count(outcome);
-        histogram!(SECONDS, self.0.iter()).record(took.as_secs_f64());
+        histogram!(WEBHOOK_SECONDS, self.0.iter()).record(took.as_secs_f64());
     }
 
     /// Counts an event that was handed back without a request, or whose request was cut off.

@@ -1,39 +1,23 @@
-//! The runner of a target: pulls events of its queue, as many as may be sent, and starts their
-//! deliveries.
+//! The runner of a target: its circuit, which admits requests, and what is shown of it.
 
-use std::future::pending;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::lease::{EncodedPayload, Leased};
+use duly::QueueName;
 use duly::time::Timestamp;
-use duly::{ErrorKind, QueueName};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Deps;
 use super::circuit::{Circuit, CircuitState, Moment};
 use super::counters::{OpenCircuit, TargetLabels};
-use super::delivery::deliver;
 use super::failure::Failure;
 use super::in_flight::InFlight;
-use super::pace::Pace;
 use super::places::RequestPlace;
 use super::target::{Disabled, Target, TargetKey};
 use crate::bus::Pool;
 use crate::shared::Table;
-
-/// How long a poll is parked before it is renewed.
-const POLL: Duration = Duration::from_secs(600);
-/// The most events of one poll.
-const BATCH_MAX: usize = 100;
-/// How long a poll that has places may take: a store that hangs would keep them from others.
-const PLACED_MAX: Duration = Duration::from_millis(250);
-/// The pause after a failed poll.
-const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
 /// A runner.
 #[derive(Debug)]
@@ -43,13 +27,13 @@ pub(super) struct Runner {
     pub(super) deps: Arc<Deps>,
     pub(super) labels: TargetLabels,
     /// The namespace of the pool, by which it shares places.
-    namespace: Arc<str>,
-    queue: QueueName,
+    pub(super) namespace: Arc<str>,
+    pub(super) queue: QueueName,
     live: Mutex<Live>,
-    in_flight: Arc<InFlight>,
+    pub(super) in_flight: Arc<InFlight>,
     /// The target or its circuit has changed.
-    changed: Notify,
-    cancelled: CancellationToken,
+    pub(super) changed: Notify,
+    pub(super) cancelled: CancellationToken,
 }
 
 /// What changes while it runs.
@@ -123,6 +107,13 @@ impl Runner {
         self.live.lock()
     }
 
+    /// Returns its target, what is cancelled with that, and the state of its circuit.
+    pub(super) fn current(&self) -> (Arc<Target>, CancellationToken, CircuitState) {
+        let live = self.live();
+        let target = Arc::clone(&live.target);
+        (target, live.replaced.clone(), live.circuit.state())
+    }
+
     /// Takes a changed target; one of another revision starts anew.
     pub(super) fn update(&self, target: Target) {
         {
@@ -162,91 +153,6 @@ impl Runner {
             last_error: live.last_error.clone(),
             in_flight: self.in_flight.count(),
         }
-    }
-
-    /// Pulls and delivers until it is cancelled.
-    pub(super) async fn run(self: Arc<Self>) {
-        let mut pace = None;
-        loop {
-            tokio::select! {
-                biased;
-                () = self.cancelled.cancelled() => return,
-                // What a poll has leased is handed back when it is dropped.
-                () = self.changed.notified() => {}
-                () = self.turn(&mut pace) => {}
-            }
-        }
-    }
-
-    /// Starts the deliveries that may start now, or waits. It leases events for places that it has, so
-    /// that they wait in their queue and not in memory; only for the next one it waits without a place.
-    async fn turn(self: &Arc<Self>, pace: &mut Option<Pace>) {
-        let (target, replaced, state) = {
-            let live = self.live();
-            let target = Arc::clone(&live.target);
-            (target, live.replaced.clone(), live.circuit.state())
-        };
-        if target.is_idle() {
-            return pending().await;
-        }
-        let most = match state {
-            CircuitState::Closed => target.row.concurrency,
-            CircuitState::Open(until) if until <= Instant::now() => 1,
-            CircuitState::Open(until) => return sleep_until(until).await,
-            CircuitState::Probing => return pending().await,
-        };
-        let free = self.in_flight.free(most).await;
-        let paced = paced(pace, target.row.rate).await;
-        let most = free.min(paced).min(BATCH_MAX);
-        let mut places = self.deps.places.take_some(&self.namespace, most).await;
-        let mut lease = pin!(self.lease(places.len(), Duration::ZERO));
-        let mut leased = match timeout(PLACED_MAX, &mut lease).await {
-            Ok(leased) => leased,
-            // The store takes its time, for which no place is kept from others.
-            Err(_) => {
-                places.clear();
-                lease.await
-            }
-        };
-        if leased.as_ref().is_ok_and(Vec::is_empty) {
-            places.clear();
-            leased = self.lease(1, POLL).await;
-        }
-        let mut leased = match leased {
-            Ok(leased) => leased,
-            Err(error) => {
-                drop(places);
-                if error.kind() == ErrorKind::Closed {
-                    return pending().await;
-                }
-                tracing::warn!(webhook = %self.key, %error, "poll of a webhook failed");
-                return sleep(FAILED_PAUSE).await;
-            }
-        };
-        let lacking = leased.len().saturating_sub(places.len());
-        places.extend(self.deps.places.take_free(&self.namespace, lacking));
-        for event in leased.split_off(leased.len().min(places.len().max(1))) {
-            self.deps.tasks.spawn(async move { event.release().await });
-        }
-        if let Some(pace) = pace {
-            pace.take(leased.len());
-        }
-        for event in leased {
-            let slot = self.in_flight.begin(places.pop());
-            let of = (Arc::clone(&target), replaced.clone());
-            let delivery = deliver(Arc::clone(self), of, event, slot);
-            self.deps.tasks.spawn(delivery);
-        }
-    }
-
-    /// Leases up to `most` events, now or within a time.
-    async fn lease(
-        &self,
-        most: usize,
-        wait: Duration,
-    ) -> duly::Result<Vec<Leased<EncodedPayload>>> {
-        let queues = [self.queue.clone()];
-        self.pool.lease(&queues, most, self.deps.ttr, wait).await
     }
 
     /// Admits a request to a target, unless the circuit rests, the target is idle, replaced or
@@ -304,26 +210,6 @@ impl Runner {
             tracing::error!(webhook = %self.key, error, "webhook is disabled on this server only");
         }
     }
-}
-
-/// Waits for the pace of a target; returns how many requests may begin.
-async fn paced(pace: &mut Option<Pace>, rate: Option<f64>) -> usize {
-    let Some(rate) = rate else {
-        *pace = None;
-        return usize::MAX;
-    };
-    #[allow(clippy::float_cmp)] // it is the same setting, or another
-    let is_other = pace.as_ref().is_none_or(|pace| pace.rate() != rate);
-    if is_other {
-        *pace = Some(Pace::new(rate, Instant::now()));
-    }
-    while let Some(pace) = pace {
-        match pace.ready(Instant::now()) {
-            Ok(many) => return many,
-            Err(wait) => sleep(wait).await,
-        }
-    }
-    usize::MAX
 }
 
 /// A request that the circuit has admitted; a probe that is dropped has learned nothing.

@@ -107,10 +107,10 @@ fn interruption() -> Result<watch::Receiver<bool>> {
     let signals = Signals::listen_for_end();
     let mut signals = signals
         .map_err(|error| CommandError::failed(format!("signals cannot be received: {error}")))?;
-    let (told, interrupted) = watch::channel(false);
+    let (interrupt, interrupted) = watch::channel(false);
     tokio::spawn(async move {
         signals.next().await;
-        told.send_replace(true);
+        interrupt.send_replace(true);
     });
     Ok(interrupted)
 }

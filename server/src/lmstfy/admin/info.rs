@@ -13,6 +13,7 @@ use super::TEXT;
 use super::account::Actor;
 use crate::http::reply;
 use crate::lmstfy::ApiError;
+use crate::lmstfy::gauges::Gauges;
 use crate::lmstfy::params::Params;
 use crate::metrics as server_metrics;
 use crate::settings::DEFAULT_POOL;
@@ -69,8 +70,8 @@ pub(super) async fn info(State(app): State<Arc<App>>, RawQuery(query): RawQuery)
 }
 
 /// `GET /metrics`.
-pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    app.gauges.refresh(&app).await;
+pub(crate) async fn metrics(State((app, gauges)): State<(Arc<App>, Arc<Gauges>)>) -> Response {
+    gauges.refresh(&app).await;
     reply::with_type(StatusCode::OK, PROMETHEUS, server_metrics::page())
 }
 

@@ -215,8 +215,8 @@ pub(super) async fn list(
     RawQuery(query): RawQuery,
 ) -> Response {
     let params = Params::new(query.as_deref());
-    let asked = params.get("pool").filter(|pool| !pool.is_empty());
-    let pool = asked.unwrap_or(DEFAULT_POOL);
+    let pool_name = params.get("pool").filter(|pool| !pool.is_empty());
+    let pool = pool_name.unwrap_or(DEFAULT_POOL);
     if let Err(error) = check_pool(&app, pool) {
         return error.into_response();
     }
@@ -225,7 +225,7 @@ pub(super) async fn list(
         Err(error) => return ApiError::from(error).into_response(),
     };
     let named = tokens.into_iter().map(|(text, row)| {
-        let text = match asked {
+        let text = match pool_name {
             Some(pool) => format!("{pool}:{text}"),
             None => text,
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::http::peer;
+use super::peer;
 use crate::shares::{Bounds, Evicted, Share, Shares};
 
 /// The names that polls wait for; a bus has room for some more queues than these.

@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use serde_json::json;
 
-use super::reply;
+use crate::http::reply;
 use crate::state::App;
 use crate::v1;
 

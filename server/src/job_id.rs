@@ -46,7 +46,7 @@ impl JobIds {
     }
 
     /// Returns a new id.
-    pub(super) fn next<T: Serialize + Send + Sync + 'static>(
+    pub(crate) fn next<T: Serialize + Send + Sync + 'static>(
         &self,
         queue: &Queue<T>,
         delay_s: u32,
@@ -87,7 +87,7 @@ async fn next_start(state: &SharedState) -> Result<u64> {
 /// Returns the id under which a dead job is put back: always the same, and of no other job, nor of
 /// another one of its name. It has no time: by that of a job that died long ago, a store that has
 /// dropped tombstones since would take its event for one that is over.
-pub(super) fn after(dead: EventId, pushed: Timestamp) -> EventId {
+pub(crate) fn after(dead: EventId, pushed: Timestamp) -> EventId {
     let pushed = pushed.as_millis().to_be_bytes();
     let hash = Sha256::digest([b"respawned ", &dead.to_bytes()[..], &pushed].concat());
     let mut own = [0; 8];
@@ -96,7 +96,7 @@ pub(super) fn after(dead: EventId, pushed: Timestamp) -> EventId {
 }
 
 /// Returns the text of an id.
-pub(super) fn text(id: EventId, is_versioned: bool) -> String {
+pub(crate) fn text(id: EventId, is_versioned: bool) -> String {
     if is_versioned {
         format!("{VERSION}{id}")
     } else {
@@ -105,7 +105,7 @@ pub(super) fn text(id: EventId, is_versioned: bool) -> String {
 }
 
 /// Parses an id, with its version or without; anything else is the id of no job.
-pub(super) fn parse(text: &str) -> Option<EventId> {
+pub(crate) fn parse(text: &str) -> Option<EventId> {
     let text = if text.len() > LEN {
         text.strip_prefix(VERSION)?
     } else {

@@ -30,20 +30,20 @@ struct Waiting {
 
 /// A request that waits for the end of an event.
 #[derive(Debug)]
-pub(super) struct Waiter<'a> {
+pub(crate) struct Waiter<'a> {
     waiters: &'a Waiters,
     id: EventId,
-    pub(super) ended: Arc<Notify>,
+    pub(crate) ended: Arc<Notify>,
 }
 
 /// The leases of a stream that are not settled.
 #[derive(Debug, Default)]
-pub(super) struct InFlight {
+pub(crate) struct InFlight {
     leases: Mutex<HashMap<String, Instant>>,
     /// Cancelled when its consumer stops: nothing more is sent.
-    pub(super) draining: CancellationToken,
+    pub(crate) draining: CancellationToken,
     /// Notified when there is room for another.
-    pub(super) freed: Notify,
+    pub(crate) freed: Notify,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -52,7 +52,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Waiters {
     /// Waits for the end of an event, from now on.
-    pub(super) fn wait(&self, id: EventId) -> Waiter<'_> {
+    pub(crate) fn wait(&self, id: EventId) -> Waiter<'_> {
         let mut replies = lock(&self.replies);
         let waiting = replies.entry(id).or_default();
         waiting.count += 1;
@@ -64,12 +64,12 @@ impl Waiters {
     }
 
     /// Notes the name of a stream; the last one of a name has it.
-    pub(super) fn name_stream(&self, name: (String, String, String), stream: &Arc<InFlight>) {
+    pub(crate) fn name_stream(&self, name: (String, String, String), stream: &Arc<InFlight>) {
         lock(&self.named).insert(name, Arc::clone(stream));
     }
 
     /// Forgets the name of a stream, unless another has it.
-    pub(super) fn forget_name(&self, name: &(String, String, String), stream: &Arc<InFlight>) {
+    pub(crate) fn forget_name(&self, name: &(String, String, String), stream: &Arc<InFlight>) {
         let mut named = lock(&self.named);
         if named.get(name).is_some_and(|it| Arc::ptr_eq(it, stream)) {
             named.remove(name);
@@ -77,7 +77,7 @@ impl Waiters {
     }
 
     /// Ends the sending of a stream; returns whether there is one of the name.
-    pub(super) fn drain(&self, name: &(String, String, String)) -> bool {
+    pub(crate) fn drain(&self, name: &(String, String, String)) -> bool {
         let stream = lock(&self.named).get(name).cloned();
         stream.is_some_and(|stream| {
             stream.draining.cancel();
@@ -87,7 +87,7 @@ impl Waiters {
     }
 
     /// Reports that a lease was settled.
-    pub(super) fn settled(&self, id: EventId, token: &str) {
+    pub(crate) fn settled(&self, id: EventId, token: &str) {
         if let Some(waiting) = lock(&self.replies).get(&id) {
             waiting.ended.notify_waiters();
         }
@@ -99,7 +99,7 @@ impl Waiters {
     }
 
     /// Reports that a lease ends `ttr` from now.
-    pub(super) fn extended(&self, token: &str, ttr: Duration) {
+    pub(crate) fn extended(&self, token: &str, ttr: Duration) {
         let stream = lock(&self.leases).get(token).cloned();
         if let Some(stream) = stream
             && let Some(deadline) = lock(&stream.leases).get_mut(token)
@@ -131,12 +131,12 @@ impl Waiters {
     }
 
     /// Notes that a queue of a pool has one more stream.
-    pub(super) fn stream_began(&self, place: (String, String)) {
+    pub(crate) fn stream_began(&self, place: (String, String)) {
         *lock(&self.streams).entry(place).or_default() += 1;
     }
 
     /// Notes that a queue of a pool has one stream less.
-    pub(super) fn stream_ended(&self, place: &(String, String)) {
+    pub(crate) fn stream_ended(&self, place: &(String, String)) {
         let mut streams = lock(&self.streams);
         if let Some(count) = streams.get_mut(place) {
             *count -= 1;
@@ -147,13 +147,13 @@ impl Waiters {
     }
 
     /// Adds a lease to those of a stream.
-    pub(super) fn add(&self, stream: &Arc<InFlight>, token: String, ttr: Duration) {
+    pub(crate) fn add(&self, stream: &Arc<InFlight>, token: String, ttr: Duration) {
         lock(&stream.leases).insert(token.clone(), Instant::now() + ttr);
         lock(&self.leases).insert(token, Arc::clone(stream));
     }
 
     /// Removes leases whose time to run is over; returns how many are left, and when the next ends.
-    pub(super) fn in_flight(&self, stream: &InFlight) -> (usize, Option<Instant>) {
+    pub(crate) fn in_flight(&self, stream: &InFlight) -> (usize, Option<Instant>) {
         let now = Instant::now();
         let mut leases = lock(&stream.leases);
         let over = leases.extract_if(|_, deadline| *deadline <= now);
@@ -165,7 +165,7 @@ impl Waiters {
     }
 
     /// Removes every lease of a stream, and returns their tokens.
-    pub(super) fn take(&self, stream: &InFlight) -> Vec<String> {
+    pub(crate) fn take(&self, stream: &InFlight) -> Vec<String> {
         let tokens: Vec<String> = lock(&stream.leases)
             .drain()
             .map(|(token, _)| token)
