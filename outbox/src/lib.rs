@@ -35,6 +35,7 @@
 )]
 
 mod finish;
+mod handle;
 mod hint;
 #[cfg(feature = "sqlx-mysql")]
 mod mysql;
@@ -55,10 +56,12 @@ mod sqlite;
 #[cfg(any(feature = "sqlx", feature = "sqlx-mysql"))]
 mod sqlx_0_9;
 mod transaction;
+#[cfg(feature = "url")]
+mod url;
 
 pub use self::finish::{Finish, FinishIn};
+pub use self::handle::Relay;
 pub use self::push::{PushEventIn, PushIn};
-pub use self::relay::handle::Relay;
 pub use self::relay::meters::CATALOGUE;
 pub use self::relay::options::RelayOptions;
 pub use self::schema::{Database, VERSION, schema};

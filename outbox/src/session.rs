@@ -153,12 +153,15 @@ mod tests {
     fn a_list_grows_with_small_rows_and_is_short_after_a_large_one() {
         let mut limit = ListLimit::new();
         let mut list = |found: fn(usize) -> usize, kept: fn(usize) -> usize| {
-            let asked = limit.take();
-            limit.listed(asked, found(asked), kept(asked));
-            asked
+            let size = limit.take();
+            limit.listed(size, found(size), kept(size));
+            size
         };
-        let asked: Vec<_> = (0..12).map(|_| list(|it| it, |it| it)).collect();
-        assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_000, 1_000]);
+        let limits: Vec<_> = (0..12).map(|_| list(|it| it, |it| it)).collect();
+        assert_eq!(
+            limits,
+            [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_000, 1_000]
+        );
         for (found, kept) in [(0, 0), (3, 3), (999, 999)] {
             assert_eq!(limit.take(), 1_000);
             limit.listed(1_000, found, kept);

@@ -2,7 +2,6 @@
 
 pub(crate) mod ends;
 pub(crate) mod groups;
-pub(crate) mod handle;
 pub(crate) mod meters;
 pub(crate) mod options;
 pub(crate) mod push;
@@ -12,5 +11,3 @@ pub(crate) mod retries;
 pub(crate) mod run;
 pub(crate) mod settle;
 pub(crate) mod source;
-#[cfg(feature = "url")]
-pub(crate) mod url;

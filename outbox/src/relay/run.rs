@@ -65,7 +65,7 @@ pub(crate) struct Run<S> {
     counted: Instant,
     sweep_at: Instant,
     ends: EndsLimit,
-    asked: Instant,
+    listed_at: Instant,
     pub(crate) group_list: GroupList,
     pub(crate) groups: Groups,
     pub(crate) pushes: Pushes,
@@ -115,7 +115,7 @@ impl<S: Source> Run<S> {
             asked_for_news: 0,
             counted: now,
             sweep_at: now + SWEEP_EVERY,
-            asked: now - GROUPS_EVERY, // those of a relay before are tried at once
+            listed_at: now - GROUPS_EVERY, // those of a relay before are tried at once
             group_list: GroupList::default(),
             groups: Groups::default(),
             pushes: Pushes::default(),
@@ -324,7 +324,7 @@ impl<S: Source> Run<S> {
     /// Lists the groups that have deferred rows, as many as are known at once.
     pub(crate) async fn list_groups(&mut self) -> Result<()> {
         let now = Instant::now();
-        self.asked = now;
+        self.listed_at = now;
         let behind = self.group_list.behind.clone();
         let mut names = self.call(move |it| it.groups(behind)).await?;
         if self.group_list.goes_round(&names) {
@@ -362,7 +362,7 @@ impl<S: Source> Run<S> {
                 Err(error) => self.database_failed(&error),
             }
         }
-        let is_list_old = now >= self.asked + GROUPS_EVERY;
+        let is_list_old = now >= self.listed_at + GROUPS_EVERY;
         if is_list_old
             && self.may_housekeep()
             && let Err(error) = self.list_groups().await

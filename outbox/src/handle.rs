@@ -199,7 +199,7 @@ impl Relay {
         .await
     }
 
-    pub(super) async fn start<S: Source>(
+    pub(crate) async fn start<S: Source>(
         bus: &Bus,
         mut source: S,
         options: RelayOptions,
@@ -211,7 +211,7 @@ impl Relay {
 
     /// As [`start`](Self::start), also without the database: then it is checked once it is there.
     #[cfg(feature = "url")]
-    pub(super) async fn start_anyway<S: Source>(
+    pub(crate) async fn start_anyway<S: Source>(
         bus: &Bus,
         mut source: S,
         options: RelayOptions,

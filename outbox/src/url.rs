@@ -2,7 +2,7 @@
 
 use duly::{Bus, Error, ErrorKind, Result};
 
-use crate::relay::handle::Relay;
+use crate::handle::Relay;
 use crate::relay::options::RelayOptions;
 
 impl Relay {
