@@ -35,7 +35,7 @@ impl RowEvent {
 /// What became of the events of a group.
 #[derive(Debug)]
 pub(crate) struct GroupResult {
-    pub(crate) fates: Vec<(usize, RowOutcome)>,
+    pub(crate) outcomes: Vec<(usize, RowOutcome)>,
     pub(crate) failure: Option<Error>,
     /// The order keys of the events that were not settled.
     pub(crate) failed_keys: Vec<String>,
@@ -44,8 +44,8 @@ pub(crate) struct GroupResult {
 impl GroupResult {
     /// Returns whether the store has taken or judged any of them, if there were any.
     pub(crate) fn is_accepted(&self) -> bool {
-        let mut fates = self.fates.iter().map(|(_, fate)| fate);
-        self.fates.is_empty() || fates.any(RowOutcome::has_reply)
+        let mut outcomes = self.outcomes.iter().map(|(_, outcome)| outcome);
+        self.outcomes.is_empty() || outcomes.any(RowOutcome::has_reply)
     }
 
     /// Returns the result of a push that has panicked.
@@ -56,7 +56,7 @@ impl GroupResult {
 
     fn unknown(places: impl Iterator<Item = usize>, failure: Error) -> Self {
         Self {
-            fates: places.map(|place| (place, RowOutcome::Unknown)).collect(),
+            outcomes: places.map(|place| (place, RowOutcome::Unknown)).collect(),
             failure: Some(failure),
             failed_keys: Vec::new(),
         }
@@ -67,7 +67,7 @@ impl GroupResult {
 #[derive(Debug, Default)]
 pub(crate) struct PageEvents {
     /// By row: what became of one that is not pushed.
-    pub(crate) fates: Vec<Option<RowOutcome>>,
+    pub(crate) outcomes: Vec<Option<RowOutcome>>,
     /// The name of the group of each row that is.
     pub(crate) names: Vec<Option<String>>,
     pub(crate) groups: BTreeMap<String, Vec<RowEvent>>,
@@ -77,11 +77,13 @@ pub(crate) struct PageEvents {
 pub(crate) fn page_events(bus: &Bus, rows: &[Row]) -> PageEvents {
     let mut page = PageEvents::default();
     for (place, row) in rows.iter().enumerate() {
-        let (mut fate, mut name) = (None, None);
+        let (mut outcome, mut name) = (None, None);
         match &row.content {
             RowContent::Staged(bytes) => match StagedEvent::decode(bytes) {
                 // Nothing else would ever change what the store says of that id.
-                Ok(event) if row.is_anew && event.is_given() => fate = Some(renewed(bus, &event)),
+                Ok(event) if row.is_anew && event.is_given() => {
+                    outcome = Some(renewed(bus, &event));
+                }
                 Ok(event) => {
                     let group = format!("{}/{}", event.queue(), event.bucket());
                     let event = event.repeated(row.is_repeated);
@@ -89,12 +91,12 @@ pub(crate) fn page_events(bus: &Bus, rows: &[Row]) -> PageEvents {
                     page.groups.entry(group.clone()).or_default().push(event);
                     name = Some(group);
                 }
-                Err(error) => fate = Some(RowOutcome::refused(with_causes(&error))),
+                Err(error) => outcome = Some(RowOutcome::refused(with_causes(&error))),
             },
-            RowContent::Plain(plain) => fate = Some(encode(bus, plain, row.is_anew)),
-            RowContent::Unreadable(why) => fate = Some(RowOutcome::refused(why.clone())),
+            RowContent::Plain(plain) => outcome = Some(encode(bus, plain, row.is_anew)),
+            RowContent::Unreadable(why) => outcome = Some(RowOutcome::refused(why.clone())),
         }
-        page.fates.push(fate);
+        page.outcomes.push(outcome);
         page.names.push(name);
     }
     page
@@ -105,15 +107,15 @@ pub(crate) async fn push_group(bus: &Bus, events: &[RowEvent]) -> GroupResult {
     let staged: Vec<_> = events.iter().map(|it| it.event.clone()).collect();
     let push = async {
         let pushed = __outbox::push(bus, &staged).await;
-        let (mut fates, mut failure) = (Vec::with_capacity(events.len()), None);
+        let (mut outcomes, mut failure) = (Vec::with_capacity(events.len()), None);
         for (row, pushed) in events.iter().zip(pushed) {
-            fates.push((row.place, RowOutcome::of(&pushed)));
+            outcomes.push((row.place, RowOutcome::of(&pushed)));
             if let StagedPush::Failed(error) = pushed {
                 failure.get_or_insert(error);
             }
         }
         GroupResult {
-            fates,
+            outcomes,
             failure,
             failed_keys: Vec::new(),
         }
@@ -131,19 +133,19 @@ pub(crate) async fn push_group(bus: &Bus, events: &[RowEvent]) -> GroupResult {
 pub(crate) async fn push_deferred(bus: &Bus, events: &[RowEvent]) -> GroupResult {
     let deadline = Instant::now() + PUSH_MAX;
     let mut result = push_group(bus, events).await;
-    let fates = result.fates.iter_mut().map(|(_, fate)| fate);
-    let late = events.iter().zip(fates);
-    let late = late.filter(|(_, fate)| matches!(fate, RowOutcome::OutOfTime));
-    let lookups = late.map(|(row, fate)| async move {
-        *fate = out_of_time(bus, &row.event).await;
+    let outcomes = result.outcomes.iter_mut().map(|(_, outcome)| outcome);
+    let late = events.iter().zip(outcomes);
+    let late = late.filter(|(_, outcome)| matches!(outcome, RowOutcome::OutOfTime));
+    let lookups = late.map(|(row, outcome)| async move {
+        *outcome = out_of_time(bus, &row.event).await;
     });
     let lookups: Vec<_> = lookups.collect();
     let lookups = stream::iter(lookups).for_each_concurrent(LOOKUPS_AT_ONCE, |it| it);
     // What there was no time for stays as it is, and is pushed again.
     drop(timeout_at(deadline, lookups).await);
-    let fates = result.fates.iter().map(|(_, fate)| fate);
-    let failed = events.iter().zip(fates);
-    let failed = failed.filter(|(_, fate)| !fate.is_settled());
+    let outcomes = result.outcomes.iter().map(|(_, outcome)| outcome);
+    let failed = events.iter().zip(outcomes);
+    let failed = failed.filter(|(_, outcome)| !outcome.is_settled());
     let failed = failed.filter_map(|(row, _)| row.event.order_key());
     result.failed_keys = failed.collect();
     result

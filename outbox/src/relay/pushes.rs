@@ -115,21 +115,22 @@ impl<S: Source> Run<S> {
     /// Pushes rows, and returns what became of each.
     pub(crate) async fn push_page(&mut self, rows: &[Row]) -> Result<Vec<RowResult>> {
         let PageEvents {
-            mut fates,
+            mut outcomes,
             names,
             groups,
         } = page_events(&self.bus, rows);
         if groups.values().flatten().any(RowEvent::is_ordered) {
             self.list_groups().await?; // another relay may have deferred others of their keys
         }
-        self.push_groups(groups, &mut fates).await;
+        self.push_groups(groups, &mut outcomes).await;
         let bytes_max = self.source.instead_bytes_max();
-        let rows = fates.into_iter().zip(names).zip(rows);
-        let row = |((fate, group), row): ((Option<RowOutcome>, Option<String>), &Row)| RowResult {
-            fate: fate.unwrap_or(RowOutcome::Unknown).within(bytes_max), // each has one
-            group,
-            is_repeated: row.is_repeated,
-        };
+        let rows = outcomes.into_iter().zip(names).zip(rows);
+        let row =
+            |((outcome, group), row): ((Option<RowOutcome>, Option<String>), &Row)| RowResult {
+                outcome: outcome.unwrap_or(RowOutcome::Unknown).within(bytes_max), // each has one
+                group,
+                is_repeated: row.is_repeated,
+            };
         Ok(rows.map(row).collect())
     }
 
@@ -142,7 +143,7 @@ impl<S: Source> Run<S> {
     async fn push_groups(
         &mut self,
         groups: BTreeMap<String, Vec<RowEvent>>,
-        fates: &mut [Option<RowOutcome>],
+        outcomes: &mut [Option<RowOutcome>],
     ) {
         let is_late = self.pushes.tasks.len() > self.pushes.retries; // of a page before
         let patience = if is_late || !self.groups.is_well() {
@@ -165,7 +166,7 @@ impl<S: Source> Run<S> {
                     let (behind, others): (Vec<_>, _) =
                         events.into_iter().partition(RowEvent::is_ordered);
                     for event in behind {
-                        fates[event.place] = Some(RowOutcome::NotYet);
+                        outcomes[event.place] = Some(RowOutcome::NotYet);
                     }
                     events = others;
                 }
@@ -173,12 +174,12 @@ impl<S: Source> Run<S> {
                     continue;
                 }
                 for event in &events {
-                    let fate = if is_blocked {
+                    let outcome = if is_blocked {
                         RowOutcome::NotYet
                     } else {
                         RowOutcome::Unknown // until it is known
                     };
-                    fates[event.place] = Some(fate);
+                    outcomes[event.place] = Some(outcome);
                 }
                 if !is_blocked {
                     self.spawn(group, PushOf::Page(page), events, now);
@@ -203,8 +204,8 @@ impl<S: Source> Run<S> {
             }
             open -= 1;
             is_failed |= done.result.failure.is_some();
-            for (place, fate) in self.ended(&done.group, done.result) {
-                fates[place] = Some(fate);
+            for (place, outcome) in self.ended(&done.group, done.result) {
+                outcomes[place] = Some(outcome);
             }
         }
         if !is_failed && self.groups.is_well() {
@@ -216,7 +217,7 @@ impl<S: Source> Run<S> {
     /// relay holds, so that the next one need not wait for the claims to end. Of a database that does
     /// not reply they end by themselves.
     pub(crate) async fn finish(&mut self) {
-        let (mut keys, mut fates) = (Vec::new(), Vec::new());
+        let (mut keys, mut outcomes) = (Vec::new(), Vec::new());
         let deadline = Instant::now() + PATIENCE;
         // Not each by itself: the database may be slow.
         while let Ok(Some(done)) = timeout_at(deadline, self.pushes.next()).await {
@@ -224,12 +225,16 @@ impl<S: Source> Run<S> {
             if let PushOf::Deferred { keys: of, .. } = done.of {
                 let before = keys.len();
                 keys.extend(of);
-                fates.extend(ended.into_iter().map(|(at, fate)| (before + at, fate)));
+                outcomes.extend(
+                    ended
+                        .into_iter()
+                        .map(|(at, outcome)| (before + at, outcome)),
+                );
             }
         }
         self.pushes.tasks.shutdown().await;
         if !keys.is_empty() {
-            self.settle(&keys, fates).await;
+            self.settle(&keys, outcomes).await;
         }
         if self.pushes.has_claimed
             && let Err(error) = self.call(Source::release_deferred).await
@@ -246,14 +251,14 @@ impl<S: Source> Run<S> {
         let (is_accepted, began) = (done.result.is_accepted(), Instant::now());
         let (group, mut result) = (done.group, done.result);
         let failed = std::mem::take(&mut result.failed_keys);
-        let fates = self.ended(&group, result);
+        let outcomes = self.ended(&group, result);
         // The rows of a page of before were deferred, and are pushed again.
         if let PushOf::Deferred { keys, last } = done.of {
             // Of many that have failed together one may be to blame, which is found by trying each.
-            if is_accepted || fates.len() == 1 {
+            if is_accepted || outcomes.len() == 1 {
                 self.groups.tried(&group, ScanStep { last, failed }, began);
             }
-            self.settle(&keys, fates).await;
+            self.settle(&keys, outcomes).await;
             self.pushes.retries = self.pushes.retries.saturating_sub(1);
             if is_accepted {
                 self.pushes.probe_at = began; // others may be accepted, too
@@ -266,14 +271,18 @@ impl<S: Source> Run<S> {
         }
     }
 
-    pub(super) async fn settle(&mut self, keys: &[(i64, bool)], fates: Vec<(usize, RowOutcome)>) {
+    pub(super) async fn settle(
+        &mut self,
+        keys: &[(i64, bool)],
+        outcomes: Vec<(usize, RowOutcome)>,
+    ) {
         let bytes_max = self.source.instead_bytes_max();
-        let fates = fates.into_iter();
-        let fates: Vec<_> = fates
-            .map(|(place, fate)| (place, fate.within(bytes_max)))
+        let outcomes = outcomes.into_iter();
+        let outcomes: Vec<_> = outcomes
+            .map(|(place, outcome)| (place, outcome.within(bytes_max)))
             .collect();
-        let counts = OutcomeCounts::of(fates.iter().map(|(_, fate)| fate));
-        let settling = settling(keys, fates);
+        let counts = OutcomeCounts::of(outcomes.iter().map(|(_, outcome)| outcome));
+        let settling = settling(keys, outcomes);
         match self.call(move |it| it.settle_deferred(settling)).await {
             Ok(()) => self.report.settled(counts),
             Err(error) => self.database_failed(&error),
@@ -290,7 +299,7 @@ impl<S: Source> Run<S> {
                 meters::store_failed();
             }
         }
-        result.fates
+        result.outcomes
     }
 
     pub(super) fn spawn(&mut self, group: String, of: PushOf, events: Vec<RowEvent>, now: Instant) {

@@ -23,10 +23,10 @@ pub(crate) struct OutcomeCounts {
 }
 
 impl OutcomeCounts {
-    pub(crate) fn of<'a>(fates: impl Iterator<Item = &'a RowOutcome>) -> Self {
+    pub(crate) fn of<'a>(outcomes: impl Iterator<Item = &'a RowOutcome>) -> Self {
         let mut counts = Self::default();
-        for fate in fates {
-            match fate {
+        for outcome in outcomes {
+            match outcome {
                 RowOutcome::Accepted { is_new: true } => counts.pushed += 1,
                 RowOutcome::Accepted { is_new: false } => counts.repeated += 1,
                 RowOutcome::Refused(reason) => {

@@ -63,11 +63,11 @@ impl<S: Source> Run<S> {
     ) {
         rows.sort_unstable_by_key(|row| row.key);
         let (mut keys, mut events) = (Vec::new(), Vec::new());
-        let (mut fates, mut last) = (Vec::new(), 0);
+        let (mut outcomes, mut last) = (Vec::new(), 0);
         for (place, row) in rows.into_iter().enumerate() {
             keys.push((row.key, row.is_repeated));
             if has_failed && !events.is_empty() {
-                fates.push((place, RowOutcome::NotYet));
+                outcomes.push((place, RowOutcome::NotYet));
                 continue;
             }
             last = row.key;
@@ -75,17 +75,17 @@ impl<S: Source> Run<S> {
                 Ok(event) => {
                     let key = event.order_key();
                     if key.is_some_and(|key| self.groups.follows_passed(&group, &key)) {
-                        fates.push((place, RowOutcome::NotYet));
+                        outcomes.push((place, RowOutcome::NotYet));
                         continue;
                     }
                     let event = event.repeated(row.is_repeated);
                     events.push(RowEvent { place, event });
                 }
-                Err(error) => fates.push((place, RowOutcome::refused(error.to_string()))),
+                Err(error) => outcomes.push((place, RowOutcome::refused(error.to_string()))),
             }
         }
-        if !fates.is_empty() {
-            self.settle(&keys, fates).await;
+        if !outcomes.is_empty() {
+            self.settle(&keys, outcomes).await;
         }
         if events.is_empty() {
             self.groups.skipped(&group, last, now);

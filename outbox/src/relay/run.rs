@@ -255,13 +255,13 @@ impl<S: Source> Run<S> {
         let Some(rows) = rows else {
             return Ok(Turn::Nothing);
         };
-        let fates = self.push_page(&rows).await?;
+        let outcomes = self.push_page(&rows).await?;
         // The next relay pushes what a bus that was shut down has not taken.
         let may_defer =
             !self.is_closed && (self.deferred < DEFERRED_MAX || !self.is_store_away().await);
-        let passed = passed(&fates, may_defer);
-        let counts = OutcomeCounts::of(fates.iter().take(passed).map(|row| &row.fate));
-        let closing = closing(fates, passed);
+        let passed = passed(&outcomes, may_defer);
+        let counts = OutcomeCounts::of(outcomes.iter().take(passed).map(|row| &row.outcome));
+        let closing = closing(outcomes, passed);
         let is_whole = closing.passed == rows.len();
         let groups: BTreeSet<_> = closing.deferred.iter().map(|it| it.group.clone()).collect();
         let deferred = closing.deferred.len() as u64;

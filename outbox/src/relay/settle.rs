@@ -1,4 +1,4 @@
-//! The fate of the rows of a page: a pure function of the results of their pushes.
+//! The outcome of the rows of a page: a pure function of the results of their pushes.
 
 use duly::__outbox::StagedPush;
 use duly::ErrorKind;
@@ -27,7 +27,7 @@ pub(crate) enum RowOutcome {
 }
 
 impl RowOutcome {
-    /// Returns the fate of a row whose push has this result.
+    /// Returns the outcome of a row whose push has this result.
     pub(crate) fn of(pushed: &StagedPush) -> Self {
         match pushed {
             StagedPush::Accepted { is_new } => Self::Accepted { is_new: *is_new },
@@ -40,7 +40,7 @@ impl RowOutcome {
         }
     }
 
-    /// Returns the fate of a row that can never be accepted.
+    /// Returns the outcome of a row that can never be accepted.
     pub(crate) fn refused(mut reason: String) -> Self {
         if reason.len() > REASON_BYTES_MAX {
             reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
@@ -57,7 +57,7 @@ impl RowOutcome {
                  max_allowed_packet, and put the row back",
                 event.len()
             )),
-            fate => fate,
+            outcome => outcome,
         }
     }
 
@@ -74,30 +74,30 @@ impl RowOutcome {
 /// A row of a page, and what became of it.
 #[derive(Debug)]
 pub(crate) struct RowResult {
-    pub(crate) fate: RowOutcome,
+    pub(crate) outcome: RowOutcome,
     /// The group of an event.
     pub(crate) group: Option<String>,
     /// Whether it may have been pushed before it was taken.
     pub(crate) is_repeated: bool,
 }
 
-/// Returns how many rows of a page with these fates are passed: those that are not settled are
+/// Returns how many rows of a page with these outcomes are passed: those that are not settled are
 /// deferred; if they may not be, it is passed up to the first of them.
 pub(crate) fn passed(rows: &[RowResult], may_defer: bool) -> usize {
-    let is_passed = |row: &&RowResult| row.fate.is_settled() || may_defer && row.group.is_some();
+    let is_passed = |row: &&RowResult| row.outcome.is_settled() || may_defer && row.group.is_some();
     rows.iter().take_while(is_passed).count()
 }
 
-/// Returns how a page is closed of whose rows, which have these fates, so many are passed.
+/// Returns how a page is closed of whose rows, which have these outcomes, so many are passed.
 pub(crate) fn closing(rows: Vec<RowResult>, passed: usize) -> Closing {
     let mut closing = Closing {
         passed,
         ..Closing::default()
     };
     for (place, row) in rows.into_iter().enumerate() {
-        let is_unknown = matches!(row.fate, RowOutcome::Unknown);
+        let is_unknown = matches!(row.outcome, RowOutcome::Unknown);
         let is_repeated = row.is_repeated;
-        match (row.fate, row.group) {
+        match (row.outcome, row.group) {
             (RowOutcome::Accepted { .. } | RowOutcome::Unknown, _) if place >= passed => {
                 closing.is_repeated = true;
             }
@@ -126,13 +126,13 @@ pub(crate) fn closing(rows: Vec<RowResult>, passed: usize) -> Closing {
 }
 
 /// Returns how deferred rows are settled: their keys, each with whether it may have been pushed before.
-pub(crate) fn settling(keys: &[(i64, bool)], fates: Vec<(usize, RowOutcome)>) -> Settling {
+pub(crate) fn settling(keys: &[(i64, bool)], outcomes: Vec<(usize, RowOutcome)>) -> Settling {
     let mut settling = Settling::default();
-    for (place, fate) in fates {
+    for (place, outcome) in outcomes {
         let Some((key, is_repeated)) = keys.get(place).copied() else {
             continue;
         };
-        match fate {
+        match outcome {
             RowOutcome::Accepted { .. } => settling.gone.push(key),
             RowOutcome::Refused(reason) => settling.refused.push(Refused {
                 row: key,
@@ -158,9 +158,9 @@ mod tests {
         closing(rows, passed)
     }
 
-    fn row(fate: RowOutcome) -> RowResult {
+    fn row(outcome: RowOutcome) -> RowResult {
         RowResult {
-            fate,
+            outcome,
             group: Some("orders/1".to_owned()),
             is_repeated: false,
         }
@@ -232,7 +232,7 @@ mod tests {
             (11, false),
             (12, true),
         ];
-        let fates = vec![
+        let outcomes = vec![
             (0, RowOutcome::NotYet),
             (1, RowOutcome::NotYet),
             (2, RowOutcome::Unknown),
@@ -240,7 +240,7 @@ mod tests {
             (4, RowOutcome::OutOfTime),
             (5, RowOutcome::OutOfTime),
         ];
-        let settled = settling(&keys, fates);
+        let settled = settling(&keys, outcomes);
         assert_eq!(
             (settled.never, settled.maybe),
             (vec![7, 11], vec![8, 9, 12])
@@ -256,11 +256,11 @@ mod tests {
         };
         let closed = close(vec![refused(), pushed_before], true);
         let keys = [(7, false), (8, true)];
-        let fates = vec![
+        let outcomes = vec![
             (0, RowOutcome::Refused("no".to_owned())),
             (1, RowOutcome::Refused("no".to_owned())),
         ];
-        let settled = settling(&keys, fates);
+        let settled = settling(&keys, outcomes);
         let of_page: Vec<_> = closed.refused.iter().map(|it| it.is_repeated).collect();
         let of_deferred: Vec<_> = settled.refused.iter().map(|it| it.is_repeated).collect();
         assert_eq!(

@@ -64,7 +64,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a page is passed up to the first row that the store does not take, and the others wait",
         &[put(
             "relay::settle::passed",
-            "$row.fate.is_settled() || «$may» && $row.group.is_some()",
+            "$row.outcome.is_settled() || «$may» && $row.group.is_some()",
             "$may && false",
         )],
         outbox("a_queue_that_the_store_does_not_take_delays_no_other"),
