@@ -4,7 +4,7 @@ local PASSED_MAX = 4000 -- limit of stale entries in one call
 local DUE_PER_READ = 256
 local REST = 1000 -- ms until it checks again for nodes that can read a newer format
 local expired, late_ones -- events that are set aside
-local me, node, request, token, answer, len, count, newer
+local me, node, request, token, reply, len, count, newer
 local ended -- how many events had expired, and how many were too late
 local deadline -- of the leases, ms
 local held, changes, changes_len, deadlines, fields -- what is to be written of the leases
@@ -64,9 +64,9 @@ local function end_what_is_aside()
   return gone, late
 end
 
--- Appends what is still leased in a batch to an answer of `len`. Returns its length, and the places of
+-- Appends what is still leased in a batch to a reply of `len`. Returns its length, and the places of
 -- the events in the batch.
-local function add_held(batch, answer, len)
+local function add_held(batch, reply, len)
   local ids, places = ids_of_batch(call("HGET", HELD, batch) or ""), {}
   local bodies, before, read = {}, 0, 0
   for i, state in ipairs(read_all("HMGET", STATE, ids)) do
@@ -75,7 +75,7 @@ local function add_held(batch, answer, len)
         before = i - 1
         bodies, read = read_bodies(ids, i)
       end
-      answer[len + 1], answer[len + 2], answer[len + 3] = ids[i], state, bodies[i - before]
+      reply[len + 1], reply[len + 2], reply[len + 3] = ids[i], state, bodies[i - before]
       len = len + 3
       places[#places + 1] = u16(i - 1)
     end
@@ -88,20 +88,20 @@ local function done()
     keep_node(me, node)
   end
   local due = next_due() or false
-  answer[REPLY.ready], answer[REPLY.next_due], answer[REPLY.kept] = ready_len(), due, node.kept
-  answer[REPLY.crowd_due] = due and due_of_crowd(due, tonumber(ARGV.crowd), tonumber(ARGV.crowd_span)) or false
-  answer[REPLY.newer] = newer
+  reply[REPLY.ready], reply[REPLY.next_due], reply[REPLY.kept] = ready_len(), due, node.kept
+  reply[REPLY.crowd_due] = due and due_of_crowd(due, tonumber(ARGV.crowd), tonumber(ARGV.crowd_span)) or false
+  reply[REPLY.newer] = newer
   if newer > 0 then -- the rest may be unreadable too, and it would fetch without end
-    answer[REPLY.crowd_due], answer[REPLY.full] = false, count > 0 and answer[REPLY.full] or 0
-    answer[REPLY.ready] = count > 0 and math.max(answer[REPLY.ready] - newer, 0) or 0
-    answer[REPLY.next_due] = math.min(due or math.huge, now_ms + REST)
+    reply[REPLY.crowd_due], reply[REPLY.full] = false, count > 0 and reply[REPLY.full] or 0
+    reply[REPLY.ready] = count > 0 and math.max(reply[REPLY.ready] - newer, 0) or 0
+    reply[REPLY.next_due] = math.min(due or math.huge, now_ms + REST)
   end
   local gone, late = ended[1] + meta.expired, ended[2] + meta.late
   if gone + late > 0 then
-    answer[len + 1], answer[len + 2], meta.expired, meta.late = gone, late, 0, 0
+    reply[len + 1], reply[len + 2], meta.expired, meta.late = gone, late, 0, 0
   end
   keep_counts()
-  return answer
+  return reply
 end
 
 -- Leases an event; `state`: what it becomes.
@@ -113,7 +113,7 @@ local function give(id, state, body)
   if deadline then
     deadlines[2 * count - 1], deadlines[2 * count] = deadline, id
   end
-  answer[len + 1], answer[len + 2], answer[len + 3] = id, state, body
+  reply[len + 1], reply[len + 2], reply[len + 3] = id, state, body
   len = len + 3
 end
 
@@ -149,7 +149,7 @@ local function give_part(page, part, most)
       deadlines[2 * count - 1], deadlines[2 * count] = deadline, id
     end
   end
-  answer[len + 1], answer[len + 2], answer[len + 3] = name, times, body
+  reply[len + 1], reply[len + 2], reply[len + 3] = name, times, body
   len, spent = len + 3, spent + #body
   given[#given + 1] = not part.given and { page, part } or nil
   part.given = before_it + most
@@ -391,9 +391,9 @@ end
 me, request, token = ARGV.node, tonumber(ARGV.request), ARGV.token
 node = node_for(me)
 node.seen = now
-answer = REPLY { now = now, ready = 0, next_due = false, crowd_due = false, full = 0, kept = 0, last = node.last,
+reply = REPLY { now = now, ready = 0, next_due = false, crowd_due = false, full = 0, kept = 0, last = node.last,
   newer = 0, places = "" }
-len, ended = #answer, { 0, 0 }
+len, ended = #reply, { 0, 0 }
 count, newer, passed_over, seen = 0, 0, 0, {}
 expired, late_ones = {}, {}
 if node.reaping or node.lost then
@@ -409,8 +409,8 @@ end
 
 if request <= node.last then
   local batch = me .. token
-  len, answer[REPLY.places] = add_held(batch, answer, len)
-  local unleased = (call("HGET", HELD, "#" .. batch) or 0) - #answer[REPLY.places] / 2
+  len, reply[REPLY.places] = add_held(batch, reply, len)
+  local unleased = (call("HGET", HELD, "#" .. batch) or 0) - #reply[REPLY.places] / 2
   if unleased > 0 then -- counted by a call that failed midway
     local its, none = { [token] = unleased }, {}
     local is_kept = call("ZSCORE", REQUESTS, batch)
@@ -457,7 +457,7 @@ while count < limit and may_look() do -- `limit` events, `PASSED_MAX` others
   end
   looked = looked + take_due(due)
 end
-answer[REPLY.full] = may_look() and 0 or 1
+reply[REPLY.full] = may_look() and 0 or 1
 commit()
 leave(taken, rest, pivot)
 return done()

@@ -92,7 +92,7 @@ look_at_forgotten(meta[4])
 
 -- Whether the data just read may have changed: this push has ended other events, or repeats an id.
 local rereads = ARGV.has_twins == "1"
-local answer = REPLY { now = now, earlier = 0 }
+local reply = REPLY { now = now, earlier = 0 }
 local added, delayed, ready, entries, keyed, sizes, expiring = {}, {}, {}, {}, {}, {}, {}
 local is_halted = false -- by a lease that is over and is to be ended first
 local own = {} -- events of this push that have a unique key: none is over before it
@@ -189,12 +189,12 @@ local function taken(i, unique, replaces)
       call("ZREM", HOLDS, unique)
       return false
     end
-    answer[#answer + 1] = { i, 1, dues[i], sub(other, 1, 16) }
+    reply[#reply + 1] = { i, 1, dues[i], sub(other, 1, 16) }
     return true
   end
   local useless = not own[other] and call("ZSCORE", EXPIRY, other)
   if useless and tonumber(useless) <= now and end_one_if_expired(other) then
-    answer[#answer + 1] = { i, 6, dues[i], other }
+    reply[#reply + 1] = { i, 6, dues[i], other }
     look_at_forgotten(call("HGET", META, "forgotten"))
     rereads = true
     return false
@@ -209,10 +209,10 @@ local function taken(i, unique, replaces)
     is_halted = true
     return true
   elseif not replaces then
-    answer[#answer + 1] = { i, 1, due_of(other, it), other }
+    reply[#reply + 1] = { i, 1, due_of(other, it), other }
     return true
   elseif its then
-    answer[#answer + 1] = { i, 2, dues[i], other }
+    reply[#reply + 1] = { i, 2, dues[i], other }
     look_at_forgotten(call("HGET", META, "forgotten"))
     rereads = true
   end
@@ -262,11 +262,11 @@ local function push(i)
   if known or it then
     local fingerprint = known and sub(known, 5, 12) or it.fingerprint
     local same = fingerprint == sub(body, 5, 12)
-    answer[#answer + 1] = { i, same and 1 or 3, due_of(id, it, page), id }
+    reply[#reply + 1] = { i, same and 1 or 3, due_of(id, it, page), id }
   elseif some_new and (unpack_from(">I6", id)) > ahead then
-    answer[#answer + 1] = { i, 5, dues[i], id }
+    reply[#reply + 1] = { i, 5, dues[i], id }
   elseif some_old and is_older(id, forgotten) then
-    answer[#answer + 1] = { i, 4, dues[i], id }
+    reply[#reply + 1] = { i, 4, dues[i], id }
   else
     local key, unique
     if has_extras(body) then
@@ -318,11 +318,11 @@ while place <= count and not is_halted and not is_spent() do -- the events of th
 end
 write()
 if place <= count then
-  answer[#answer + 1] = { place, is_halted and 7 or 0, 0, ids[place] }
+  reply[#reply + 1] = { place, is_halted and 7 or 0, 0, ids[place] }
 end
 if earliest < (was_due or math.huge) or (is_ready and not was_ready) then
   call("SPUBLISH", WAKE, ARGV.origin)
-  answer[REPLY.earlier] = 1
+  reply[REPLY.earlier] = 1
 end
 keep_counts(true)
-return answer
+return reply
