@@ -108,17 +108,17 @@ mod tests {
     async fn it_ends_with_its_last_user_wherever_that_is_dropped() {
         let one = Background::shared();
         let other = Background::shared();
-        let (tell, told) = tokio::sync::oneshot::channel::<()>();
+        let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
         drop(one);
         // Its task has the last one, and what the task holds goes with the thread.
         let handle = other.handle.clone();
         let task = handle.spawn(async move {
             drop(other);
-            let _held = tell;
+            let _held = sender;
             std::future::pending::<()>().await;
         });
         assert!(task.await.is_err_and(|ended| ended.is_cancelled()));
-        assert!(told.await.is_err());
+        assert!(receiver.await.is_err());
     }
 
     #[test]
@@ -126,9 +126,9 @@ mod tests {
         let runtime = Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {
             let background = Background::shared();
-            let (tell, told) = std::sync::mpsc::channel();
-            background.spawn(async move { tell.send(()) });
-            told.recv().expect("a task that ran"); // without an await
+            let (sender, receiver) = std::sync::mpsc::channel();
+            background.spawn(async move { sender.send(()) });
+            receiver.recv().expect("a task that ran"); // without an await
         });
     }
 }

@@ -245,8 +245,8 @@ mod tests {
 
     #[test]
     fn a_layer_may_ask_for_the_outage_that_it_is_told_of() {
-        let (outage, asked) = (Arc::new(Outage::of("a test")), Arc::default());
-        let layer = Asks(Arc::clone(&outage), Arc::clone(&asked));
+        let (outage, calls) = (Arc::new(Outage::of("a test")), Arc::default());
+        let layer = Asks(Arc::clone(&outage), Arc::clone(&calls));
         let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
         tracing::subscriber::with_default(layer, || {
             for kind in [
@@ -258,7 +258,7 @@ mod tests {
             }
             outage.succeeded(&());
         });
-        assert_eq!(*asked.lock(), 3, "and no more at its end");
+        assert_eq!(*calls.lock(), 3, "and no more at its end");
     }
 
     #[test]

@@ -128,13 +128,13 @@ fn refused<T>(what: &str) -> Result<T, RawError> {
 
 /// Defines methods that reject their input.
 macro_rules! refuse {
-    ($($method:ident($($ty:ty),*) $(-> $answer:ident)? : $what:literal;)+) => {$(
-        fn $method(self $(, _: $ty)*) -> Result<refuse!(@ $($answer)?), RawError> {
+    ($($method:ident($($ty:ty),*) $(-> $result:ident)? : $what:literal;)+) => {$(
+        fn $method(self $(, _: $ty)*) -> Result<refuse!(@ $($result)?), RawError> {
             refused($what)
         }
     )+};
     (@) => { Vec<u8> };
-    (@ $answer:ident) => { Self::$answer };
+    (@ $result:ident) => { Self::$result };
 }
 
 impl Serializer for BytesSerializer {

@@ -42,7 +42,7 @@ pub(crate) struct BucketState<B> {
     pub(crate) is_polling: bool,
     pub(crate) last_fetch: Mono,
     /// When a call of its own announced starts or asked for the store's time.
-    pub(crate) asked: Mono,
+    pub(crate) own_call: Mono,
     /// Such a call is in flight.
     pub(crate) is_asking: bool,
     pub(crate) backoff: Backoff,
@@ -83,7 +83,7 @@ impl<B> BucketState<B> {
             fetching: None,
             is_polling: false,
             last_fetch: Mono::default(),
-            asked: Mono::default(),
+            own_call: Mono::default(),
             is_asking: false,
             backoff: Backoff::default(),
             failed: false,

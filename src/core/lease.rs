@@ -16,7 +16,7 @@ pub(crate) struct Leases {
     /// Until when handlers may start.
     fresh_until: Mono,
     /// The send time of the last request that got a reply, whatever the reply.
-    heard: Mono,
+    replied: Mono,
     /// When the next heartbeat is due; meaningful only while leases are held.
     next: Mono,
     in_flight: bool,
@@ -57,7 +57,7 @@ impl Leases {
     /// Handles the reply to a fetch sent at `sent` that returned events.
     pub(crate) fn fetched(&mut self, sent: Mono, options: &NodeOptions) {
         self.next = self.next.max(sent + options.heartbeat); // it counts as a heartbeat
-        self.heard = self.heard.max(sent);
+        self.replied = self.replied.max(sent);
     }
 
     /// Returns when the next heartbeat has to be sent.
@@ -79,13 +79,13 @@ impl Leases {
     /// Handles the reply to a heartbeat sent at `sent`.
     pub(crate) fn beaten(&mut self, sent: Mono) {
         self.in_flight = false;
-        self.heard = self.heard.max(sent);
+        self.replied = self.replied.max(sent);
     }
 
     /// Handles a failed heartbeat: retries soon, and more slowly after a while.
     pub(crate) fn handle_failure(&mut self, now: Mono, options: &NodeOptions) {
         self.in_flight = false;
-        let pause = if now < self.heard + options.lease_timeout * 3 {
+        let pause = if now < self.replied + options.lease_timeout * 3 {
             options.heartbeat / 4
         } else {
             options.lease_timeout
@@ -101,7 +101,7 @@ impl Leases {
             options.lease_timeout * 3,
         );
         let is_idle = self.holdings.len() == 0;
-        is_idle || now < self.heard + lately || now >= self.heard + taken
+        is_idle || now < self.replied + lately || now >= self.replied + taken
     }
 
     /// Compares the store's count in the reply to a heartbeat with ours. A fetch that overtook the

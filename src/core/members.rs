@@ -278,16 +278,16 @@ mod tests {
         let options = NodeOptions::default();
         let mut members = Members::new(NodeId(1));
         let membership = [member(1, 1), member(2, 7)];
-        let mut told = Vec::new();
+        let mut known_counts = Vec::new();
         for ms in (0..3_000).step_by(250) {
             if members
                 .handle_reply(at(ms), &membership, &options)
                 .suspicion
             {
-                told.push((ms, members.count(&queue())));
+                known_counts.push((ms, members.count(&queue())));
             }
         }
-        assert_eq!(told, [(500, 2), (1_500, 1)]);
+        assert_eq!(known_counts, [(500, 2), (1_500, 1)]);
         let gone = members.handle_reply(at(3_000), &membership[..1], &options);
         assert!(gone.suspicion && gone.is_new);
     }

@@ -30,7 +30,7 @@ impl Envelope {
 
     /// The due time requested by its push, before jitter; `None` without a jitter window.
     #[must_use]
-    pub fn asked(&self) -> Option<When> {
+    pub fn requested_due(&self) -> Option<When> {
         let mut words = self.spread_words().skip(1);
         match (words.next()?, words.next()) {
             ("now", None) => Some(When::Now),
@@ -48,21 +48,21 @@ impl Envelope {
 
     /// Spreads it over `window`, which must not be zero, from the requested time; returns its
     /// offset.
-    pub(crate) fn spread_over(&mut self, window: Duration, asked: When) -> Duration {
+    pub(crate) fn spread_over(&mut self, window: Duration, requested_due: When) -> Duration {
         self.headers.retain(|(name, _)| name != SPREAD_HEADER);
-        self.headers.push(spread_header(window, asked));
+        self.headers.push(spread_header(window, requested_due));
         spread_part(self.id, window)
     }
 }
 
 /// The header of an event that is spread over a window from the requested time.
-pub(crate) fn spread_header(window: Duration, asked: When) -> (String, String) {
-    let asked = match asked {
+pub(crate) fn spread_header(window: Duration, requested_due: When) -> (String, String) {
+    let requested_due = match requested_due {
         When::Now => "now".to_owned(),
         When::After(delay) => format!("after {}", duration::format(delay)),
         When::At(due) => format!("at {}", due.as_millis()),
     };
-    let words = format!("{} {asked}", duration::format(window));
+    let words = format!("{} {requested_due}", duration::format(window));
     (SPREAD_HEADER.to_owned(), words)
 }
 

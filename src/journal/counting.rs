@@ -31,7 +31,7 @@ pub(crate) async fn minutes(
         let counted = table.minutes(query.clone()).await?;
         return Ok(merge(&query, counted, Vec::new()));
     }
-    let asked = Query {
+    let page_query = Query {
         queue: query.queue.clone(),
         since: query.since,
         ..Query::default()
@@ -42,7 +42,7 @@ pub(crate) async fn minutes(
         // Only what is counted, which may be much less than all of it.
         is_asked_for.then(|| (Cursor::of(&numbered), bare(numbered.1)))
     };
-    let waiting = reading::waiting(store, &asked, keep, |_| {}).await?;
+    let waiting = reading::waiting(store, &page_query, keep, |_| {}).await?;
     let (counted, waiting) = match journal {
         Some(journal) => apart(journal, &query, waiting).await?,
         None => (Vec::new(), waiting),
@@ -89,7 +89,7 @@ async fn there(
     let (Some(first), Some(last)) = (places.first(), places.last()) else {
         return Ok(BTreeSet::new());
     };
-    let mut asked = Query {
+    let mut page_query = Query {
         queue: query.queue.clone(),
         since: Some(Timestamp::from_millis(first.finished_us / 1_000)),
         until: Some(Timestamp::from_micros_up(
@@ -100,11 +100,11 @@ async fn there(
     };
     let mut there = BTreeSet::new();
     for _ in 0..PAGES_MAX {
-        let found = of_journal(async { journal.page(asked.clone()).await }).await?;
+        let found = of_journal(async { journal.page(page_query.clone()).await }).await?;
         let found_places = found.records.iter().map(Cursor::of);
         there.extend(found_places.filter(|place| places.contains(place)));
         match found.next {
-            Some(next) => asked.after = Some(next),
+            Some(next) => page_query.after = Some(next),
             None => break,
         }
     }

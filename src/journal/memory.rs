@@ -117,7 +117,7 @@ impl Journal for MemoryJournal {
             .last_key_value()
             .map(|((start, _), _)| retention::end_of(*start));
         let times = |newest| Times {
-            asked: now.as_micros(),
+            store: now.as_micros(),
             clock: now.as_micros(), // it has none of its own
             newest,
         };

@@ -60,11 +60,11 @@ impl From<Unread> for Error {
             }
             kind => (kind, "the journal cannot be read"),
         };
-        let told = format!(
+        let message = format!(
             "{how}: {error}; records that still wait in the store can be read all the same, with \
              `records().only_waiting()`, and `explain` tells what the store knows of an event"
         );
-        Self::new(kind, told).because(error)
+        Self::new(kind, message).because(error)
     }
 }
 

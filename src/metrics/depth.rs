@@ -84,8 +84,8 @@ pub(crate) fn tell_shares(node: u64, shares: QueueDepths) {
     let before = before.into_iter().flat_map(QueueDepths::into_keys);
     for label in labels.into_iter().chain(before).collect::<BTreeSet<_>>() {
         let mut most = QueueDepth::default();
-        let told = all.values().filter_map(|shares| shares.get(&label));
-        told.for_each(|share| most.max(share));
+        let of_label = all.values().filter_map(|shares| shares.get(&label));
+        of_label.for_each(|share| most.max(share));
         most.tell(&label);
     }
 }

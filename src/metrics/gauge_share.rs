@@ -103,14 +103,14 @@ impl GaugeShare {
         }
         // Without the lock: a recorder is the program's code. Two that set at once may do so in the
         // other order, so each looks whether what it has set is still right.
-        let mut told = None;
+        let mut was_set = None;
         loop {
             let value = {
                 let all = ALL.lock();
                 let shares = all.get(place).into_iter().flat_map(BTreeMap::values);
                 self.how.of(shares.copied())
             };
-            if told.replace(value.to_bits()) == Some(value.to_bits()) {
+            if was_set.replace(value.to_bits()) == Some(value.to_bits()) {
                 return;
             }
             gauge.set(value);

@@ -50,7 +50,7 @@ impl MinuteQuery {
     /// Returns whether a minute of a queue matches, and comes after the previous page.
     #[must_use]
     pub fn matches(&self, start: Timestamp, queue: &QueueName) -> bool {
-        self.queue.as_ref().is_none_or(|asked| asked == queue)
+        self.queue.as_ref().is_none_or(|wanted| wanted == queue)
             && self.since.is_none_or(|since| start >= since)
             && self.until.is_none_or(|until| start < until)
             && self

@@ -122,8 +122,8 @@ impl Query {
     /// Returns whether `record` matches; ignores the cursor.
     #[must_use]
     pub fn matches(&self, record: &Record) -> bool {
-        fn is<T: PartialEq>(asked: &Option<T>, found: &T) -> bool {
-            asked.as_ref().is_none_or(|asked| asked == found)
+        fn is<T: PartialEq>(wanted: &Option<T>, found: &T) -> bool {
+            wanted.as_ref().is_none_or(|wanted| wanted == found)
         }
         let finished_us = record.stages.finished_us;
         is(&self.id, &record.id)

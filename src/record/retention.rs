@@ -23,7 +23,7 @@ const MOVE_MIN: Duration = Duration::from_hours(2);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     /// The store's, as the recorder says it.
-    pub(crate) asked: u64,
+    pub(crate) store: u64,
     /// The journal's own; the same where it has none.
     pub(crate) clock: u64,
     /// Of the newest of what it keeps; `None` where it keeps nothing.
@@ -67,7 +67,7 @@ pub(crate) fn allowed<E>(
     oldest: impl FnOnce() -> Result<Option<u64>, E>,
 ) -> Result<PruneAllowance, E> {
     let newest = times.newest.unwrap_or(u64::MAX);
-    let now = times.asked.min(times.clock).min(newest);
+    let now = times.store.min(times.clock).min(newest);
     let age_us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
     let wanted = now.saturating_sub(age_us);
     let is_current = |pace: &Pace| {
@@ -136,7 +136,7 @@ mod tests {
 
     fn all_at(now: u64) -> Times {
         Times {
-            asked: now,
+            store: now,
             clock: now,
             newest: Some(now),
         }
@@ -147,7 +147,7 @@ mod tests {
         let now = START + 31 * DAY;
         for ahead in [
             Times {
-                asked: now + YEAR,
+                store: now + YEAR,
                 ..all_at(now)
             },
             Times {

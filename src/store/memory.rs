@@ -141,14 +141,14 @@ impl MemoryStore {
         now_us: u64,
         op: StoreOp,
     ) -> Result<Response> {
-        let mut ledger = MemoryChangeSink::default();
+        let mut changes = MemoryChangeSink::default();
         let mut has_recorded = false;
         let apply = |bucket: &mut Bucket<Arc<Envelope>>| {
-            let response = bucket.apply(now_us, op, &mut ledger);
-            has_recorded = !ledger.records.is_empty();
+            let response = bucket.apply(now_us, op, &mut changes);
+            has_recorded = !changes.records.is_empty();
             if has_recorded {
                 // Still under the bucket's lock, which keeps the records in order.
-                self.records().append(ledger.records);
+                self.records().append(changes.records);
             }
             response
         };

@@ -94,8 +94,8 @@ mod tests {
         watchers.tell(|watcher| {
             watcher.fetch_add(1, Ordering::Relaxed);
         });
-        let told = |watcher: &Arc<AtomicUsize>| watcher.load(Ordering::Relaxed);
-        assert!(living.iter().all(|watcher| told(watcher) == 1));
-        assert_eq!((told(&one_more), watchers.alive()), (0, WATCHERS_MAX));
+        let count = |watcher: &Arc<AtomicUsize>| watcher.load(Ordering::Relaxed);
+        assert!(living.iter().all(|watcher| count(watcher) == 1));
+        assert_eq!((count(&one_more), watchers.alive()), (0, WATCHERS_MAX));
     }
 }

@@ -143,6 +143,12 @@ fn types_and_variants_are_named_by_nouns() {
 }
 
 #[test]
+fn fields_and_locals_are_named_by_what_they_are() {
+    let files = project(SOURCES);
+    expect_none(&names::replaced_words(&files));
+}
+
+#[test]
 fn every_test_example_and_benchmark_says_what_it_is_for() {
     let files = project(&["tests", "examples", "benches"]);
     expect_none(&manners::without_opening(&files));

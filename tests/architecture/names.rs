@@ -1,5 +1,7 @@
 //! Names of types and of variants: nouns, in the words of the project's field.
 
+use proc_macro2::{TokenStream, TokenTree};
+
 use crate::architecture::files::{File, is_name};
 
 /// Participles and pronouns, which say nothing of what a thing is, and names that were replaced, each
@@ -55,6 +57,29 @@ const REPLACED_TYPES: &[(&str, &str)] = &[
     ("Written", "the writes of what"),
 ];
 
+/// Words that no field, local, function or module is called, and no file of it, each with what to say
+/// instead.
+const REPLACED_WORDS: &[(&str, &str)] = &[
+    ("answer", "`reply`, `response`, `result`"),
+    ("answers", "`replies`, or what is true of it"),
+    ("asked", "what was asked: `query`, `wanted`; when: `sent`"),
+    ("board", "`deadlines`"),
+    ("doubt", "what has failed, or since when"),
+    ("fate", "`outcome`"),
+    ("fates", "`outcomes`"),
+    ("gate", "`fence`, `ticket`"),
+    ("gates", "`fences`"),
+    ("heard", "`replied`, or what was heard"),
+    ("lane", "`consumer`, `connection`"),
+    ("lanes", "`consumers`, or how many at once"),
+    ("ledger", "`changes`"),
+    ("scribe", "`recorder`"),
+    (
+        "told",
+        "what it was told: `applied`, `message`; a `receiver`",
+    ),
+];
+
 /// Public names that stay, each with its reason beside it.
 const STAY: &[&str] = &[
     "When", // every push says it, and it is read there with the method: `push(order, When::Now)`
@@ -73,6 +98,54 @@ pub(crate) fn replaced(files: &[File]) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Words of fields, locals, functions, modules and files that are replaced by others: of Rust and of Lua.
+pub(crate) fn replaced_words(files: &[File]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for file in files {
+        let mut names = if file.is_rust() {
+            identifiers(file.text.parse().expect(&file.path))
+        } else if file.path.ends_with(".lua") {
+            names_of_lua(&file.text)
+        } else {
+            continue;
+        };
+        names.extend(file.path.split(['/', '.']).map(|name| (0, name.to_owned())));
+        for (number, name) in names {
+            let found = REPLACED_WORDS.iter().find(|(it, _)| *it == name);
+            if let Some((_, instead)) = found {
+                wrong.push(format!("{}:{number}: {name}: {instead}", file.path));
+            }
+        }
+    }
+    wrong
+}
+
+/// The identifiers of code, with their lines; comments and literals have none.
+fn identifiers(code: TokenStream) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for token in code {
+        match token {
+            TokenTree::Ident(it) => found.push((it.span().start().line, it.to_string())),
+            TokenTree::Group(it) => found.extend(identifiers(it.stream())),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+    found
+}
+
+/// The same of a script.
+fn names_of_lua(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (line, number) in text.lines().zip(1..) {
+        let code = line.split("--").next().unwrap_or_default();
+        for outside in code.split('"').step_by(2) {
+            let names = outside.split(|c| !is_name(c));
+            found.extend(names.map(|name| (number, name.to_owned())));
+        }
+    }
+    found
 }
 
 /// Structs named `*Options` of which each field may be missing: partial settings are `*Choices`, and
@@ -148,6 +221,37 @@ fn a_replaced_name_is_found_whatever_declares_it() {
     let lines: Vec<_> = wrong.iter().map(|it| it.split(':').nth(1)).collect();
     let expected = ["2", "3", "6", "11"].map(Some);
     assert_eq!(lines, expected, "{wrong:#?}");
+}
+
+#[test]
+fn a_replaced_word_is_found_whatever_it_names() {
+    let text = "/// An answer is told.\nmod gate;\nstruct A {\n    told: u8, // asked\n}\n\
+                fn fate(asked: u8) -> &'static str {\n    let f = |lane| format!(\"board {lane}\");\n    \
+                \"the answer\"\n}\n";
+    let script = "-- the answer\nlocal answer = call(\"told\") -- asked\nanswers = { fate = 1 }\n";
+    let files = [
+        File::new("src/a.rs", text),
+        File::new("src/lua/a.lua", script),
+        File::new("src/board/mod.rs", "fn answered() {}\n"),
+    ];
+    let wrong = replaced_words(&files);
+    let found: Vec<_> = wrong
+        .iter()
+        .map(|it| it.split(": ").take(2).collect::<Vec<_>>())
+        .collect();
+    let expected = [
+        "src/a.rs:2 gate",
+        "src/a.rs:4 told",
+        "src/a.rs:6 fate",
+        "src/a.rs:6 asked",
+        "src/a.rs:7 lane",
+        "src/lua/a.lua:2 answer",
+        "src/lua/a.lua:3 answers",
+        "src/lua/a.lua:3 fate",
+        "src/board/mod.rs:0 board",
+    ];
+    let expected = expected.map(|it| it.split(' ').collect::<Vec<_>>());
+    assert_eq!(found, expected, "{wrong:#?}");
 }
 
 #[test]

@@ -121,7 +121,7 @@ async fn an_id_that_nobody_knows_says_what_is_in_it(world: World) {
         created,
         is_of_the_future: false,
         bucket,
-        asked: 1,
+        queues: 1,
     };
     assert_eq!(explained.reasons, [not_known]);
 

@@ -73,7 +73,7 @@ async fn an_event_that_was_spread_says_by_how_much(world: World) {
     assert!(words.contains("sooner, spread over 10s"), "{words}");
     assert!(words.contains(&format!("requested {asked}")), "{words}");
     assert_eq!(
-        (spread.asked, spread.pushed, spread.rescheduled),
+        (spread.requested_due, spread.pushed, spread.rescheduled),
         (Some(When::At(asked)), bus.now(), false)
     );
     // Another due time by hand is told from the one that it was spread to.

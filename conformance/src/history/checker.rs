@@ -23,7 +23,7 @@ pub struct Checker {
     expect: Expect,
     lives: BTreeMap<EventId, EventHistory>,
     /// The attempts allowed for each push.
-    asked: BTreeMap<(EventId, u64), u16>,
+    pushed_attempts: BTreeMap<(EventId, u64), u16>,
     /// The number of events that are neither over nor dead letters.
     restless: usize,
     /// Events that this operation has ended: their consequences follow afterwards.
@@ -115,13 +115,19 @@ impl Checker {
                     );
                 }
                 self.restless += 1;
-                let attempts = self.asked.get(&(id, payload)).copied().unwrap_or(attempts);
+                let attempts = self
+                    .pushed_attempts
+                    .get(&(id, payload))
+                    .copied()
+                    .unwrap_or(attempts);
                 self.lives
                     .insert(id, EventHistory::new(entry, due, payload, attempts));
                 return Ok(());
             }
             EntryKind::PushAsked { payload, attempts } => {
-                self.asked.entry((id, payload)).or_insert(attempts);
+                self.pushed_attempts
+                    .entry((id, payload))
+                    .or_insert(attempts);
                 return Ok(());
             }
             EntryKind::UniqueAsked {
@@ -129,8 +135,8 @@ impl Checker {
                 replaces,
                 taken_by,
             } => {
-                let asked = (key, replaces, taken_by);
-                return self.uniques.asked(id, asked, &self.lives);
+                let push = (key, replaces, taken_by);
+                return self.uniques.check_push(id, push, &self.lives);
             }
             EntryKind::PushAnswered {
                 verdict, payload, ..

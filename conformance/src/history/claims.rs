@@ -94,8 +94,8 @@ impl UniqueKeyClaims {
 
     /// Returns whether an event had ended before the push of another one was sent.
     fn was_over(&self, other: EventId, id: EventId) -> bool {
-        let (ended, asked) = (self.ended_us.get(&other), self.asked_us.get(&id));
-        ended.zip(asked).is_some_and(|(ended, asked)| ended < asked)
+        let (ended, sent) = (self.ended_us.get(&other), self.asked_us.get(&id));
+        ended.zip(sent).is_some_and(|(ended, sent)| ended < sent)
     }
 
     /// Returns whether each of two accepted events ended only after the other was confirmed.

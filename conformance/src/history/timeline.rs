@@ -118,8 +118,8 @@ impl EventTimeline {
                 // A repeated push returns the current due time, so only starts after a reply are
                 // checked against it; and if a store has lost the event and has accepted its id
                 // again, each payload has its own.
-                let told = self.dues.get(&payload).filter(|_| !self.is_moved);
-                let due = told.map_or(due, |told| due.max(*told));
+                let known = self.dues.get(&payload).filter(|_| !self.is_moved);
+                let due = known.map_or(due, |known| due.max(*known));
                 self.early +=
                     u64::from(due.as_micros() > entry.store_us.saturating_add(early_us_max));
                 self.starts.push(Start { lease, attempt });
@@ -180,8 +180,8 @@ impl EventTimeline {
 
     /// Returns the first violation.
     pub(super) fn wrong(&self) -> Option<Violation> {
-        let told = (self.is_accepted, self.is_refused);
-        match told {
+        let known = (self.is_accepted, self.is_refused);
+        match known {
             _ if !self.is_asked && self.happened() => {
                 Some((Promise::Doubt, "an event happened that was never pushed"))
             }

@@ -24,7 +24,7 @@ type EventHistories = BTreeMap<EventId, EventHistory>;
 impl UniqueKeyOwners {
     /// Checks the store's decision on a push with a unique key: the key, whether the push replaces,
     /// and the event because of which it was refused.
-    pub(super) fn asked(
+    pub(super) fn check_push(
         &mut self,
         id: EventId,
         (key, replaces, taken_by): (u64, bool, Option<EventId>),

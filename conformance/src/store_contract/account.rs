@@ -18,10 +18,10 @@ pub async fn a_heartbeat_and_a_fetch_tell_what_the_node_holds(harness: &dyn Stor
         world.add(world.event()).await;
     }
     let (first, second) = (world.fetching(A, 2), world.fetching(A, 2));
-    let told = holding(&world, &first).await;
-    assert_eq!((told.leases, told.last), (2, 0));
-    let told = holding(&world, &second).await;
-    assert_eq!((told.leases, told.last), (3, first.request));
+    let counted = holding(&world, &first).await;
+    assert_eq!((counted.leases, counted.last), (2, 0));
+    let counted = holding(&world, &second).await;
+    assert_eq!((counted.leases, counted.last), (3, first.request));
     let again = holding(&world, &second).await;
     assert_eq!((again.leases, again.last), (3, second.request));
     let stands = Holding {
@@ -33,8 +33,8 @@ pub async fn a_heartbeat_and_a_fetch_tell_what_the_node_holds(harness: &dyn Stor
     assert!(world.settle(A, &deliveries[0], AttemptOutcome::Ack).await);
     assert_eq!(world.beat(A).await.1.leases, 2);
     let empty = world.fetching(A, 2);
-    let told = holding(&world, &empty).await;
-    assert_eq!((told.leases, told.last), (2, second.request));
+    let counted = holding(&world, &empty).await;
+    assert_eq!((counted.leases, counted.last), (2, second.request));
     assert_eq!(world.beat(A).await.1.last, empty.request);
 }
 

@@ -56,11 +56,11 @@ pub async fn a_revived_event_is_ready_and_has_all_its_attempts(harness: &dyn Sto
         assert!(world.settle(A, &delivery, retry(secs(0))).await);
     }
     assert_eq!(world.state(id).await, Some(State::Dead));
-    let told: Vec<_> = world.records(id).await;
-    let told = told.iter().map(|it| (it.attempt, it.outcome));
+    let all_records: Vec<_> = world.records(id).await;
+    let all_records = all_records.iter().map(|it| (it.attempt, it.outcome));
     let (buried, revived, retried) = (Outcome::Buried, Outcome::Revived, Outcome::Retried);
     assert_eq!(
-        told.collect::<Vec<_>>(),
+        all_records.collect::<Vec<_>>(),
         [(1, buried), (0, revived), (1, retried), (2, buried)],
         "a revive is no attempt"
     );

@@ -112,9 +112,9 @@ pub async fn a_clock_that_is_set_back_does_not_take_time_back(harness: &dyn Stor
     world.advance(secs(60));
     let before = world.add(world.event()).await;
     world.clock.set_wall(start);
-    let answer = world.store().apply(&world.bucket, StoreOp::Stats).await;
+    let result = world.store().apply(&world.bucket, StoreOp::Stats).await;
     assert_eq!(
-        answer.expect("it can be read").now_us,
+        result.expect("it can be read").now_us,
         (start + secs(60)).as_micros()
     );
     // From now on due times count from the latest time seen, and ready events stay ready.
@@ -190,7 +190,7 @@ pub async fn every_answer_tells_the_time_of_the_store(harness: &dyn StoreHarness
     let world = World::new(harness).await;
     for _ in 0..3 {
         world.advance(Duration::from_micros(1_234));
-        let answer = world
+        let result = world
             .store()
             .apply(
                 &world.bucket,
@@ -201,7 +201,7 @@ pub async fn every_answer_tells_the_time_of_the_store(harness: &dyn StoreHarness
             )
             .await;
         assert_eq!(
-            answer.expect("it can be moved").now_us,
+            result.expect("it can be moved").now_us,
             world.clock.wall_us()
         );
     }

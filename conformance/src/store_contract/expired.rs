@@ -160,7 +160,7 @@ pub async fn what_has_expired_at_a_refused_operation_stays_over(harness: &dyn St
     assert_eq!(world.refused(refused).await, ErrorKind::Invalid);
     let after = unique(world.event());
     assert_eq!(world.push(&after).await, PushOutcome::Accepted);
-    let told = world.record(before.id()).await;
+    let recorded = world.record(before.id()).await;
     let Some(world) = world.reopened().await else {
         return;
     };
@@ -170,7 +170,7 @@ pub async fn what_has_expired_at_a_refused_operation_stays_over(harness: &dyn St
     );
     let found = world.found(PeekBy::Unique("user".to_owned())).await;
     assert_eq!(found, [after.id()]);
-    assert_eq!(world.records(before.id()).await, [told]);
+    assert_eq!(world.records(before.id()).await, [recorded]);
 }
 
 pub async fn what_has_expired_is_not_found(harness: &dyn StoreHarness) {
@@ -329,7 +329,7 @@ pub async fn every_event_that_expires_is_told_once_whatever_ends_it(harness: &dy
         let drafts: Vec<_> = drafts.into_iter().enumerate().map(keyed).collect();
         world.push_all(&drafts).await;
         let all: Vec<_> = drafts.iter().map(EventDraft::id).collect();
-        let mut told = SetAside::default();
+        let mut set_aside = SetAside::default();
         if way % 2 == 0 {
             world.move_due().await;
         }
@@ -363,13 +363,13 @@ pub async fn every_event_that_expires_is_told_once_whatever_ends_it(harness: &dy
                     world.op(StoreOp::fetch(fetch)).await.aside
                 }
             };
-            told.expired += aside.expired;
-            told.late += aside.late;
+            set_aside.expired += aside.expired;
+            set_aside.late += aside.late;
         }
         let expected = SetAside {
             expired: all.len() - 1,
             late: 1,
         };
-        assert_eq!(told, expected, "ended in way {way}");
+        assert_eq!(set_aside, expected, "ended in way {way}");
     }
 }

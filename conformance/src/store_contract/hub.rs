@@ -304,9 +304,9 @@ pub async fn a_push_reaches_what_the_store_does_by_itself(harness: &dyn StoreHar
     let pushed = world
         .store()
         .push_durably(&world.bucket, vec![event.0.clone()], wanted);
-    let answer = pushed.await.expect("it is pushed");
-    let Reply::Pushed(pushed) = answer.reply else {
-        panic!("a push was returned {:?}", answer.reply);
+    let result = pushed.await.expect("it is pushed");
+    let Reply::Pushed(pushed) = result.reply else {
+        panic!("a push was returned {:?}", result.reply);
     };
     assert_eq!(pushed[0].verdict, PushOutcome::Accepted);
     let again = PushOutcome::Duplicate(event.id());

@@ -271,49 +271,49 @@ impl PushResult {
 
 pub async fn a_watcher_is_told_of_work_that_comes_sooner(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
-    let told = Arc::new(PushResult::default());
-    let watcher: Arc<dyn Watcher> = Arc::clone(&told) as _;
+    let calls = Arc::new(PushResult::default());
+    let watcher: Arc<dyn Watcher> = Arc::clone(&calls) as _;
     let watched = world.store().watch(Arc::downgrade(&watcher));
     watched.expect("there is room");
     let first = world.add(world.event().when(secs(60))).await;
-    assert!(told.take(), "the first due time");
+    assert!(calls.take(), "the first due time");
     world.add(world.event().when(secs(30))).await;
-    assert!(told.take(), "an earlier one");
+    assert!(calls.take(), "an earlier one");
     let _ = world.reschedule(first, secs(10)).await;
-    assert!(told.take(), "an earlier one by hand");
+    assert!(calls.take(), "an earlier one by hand");
     world.add(world.event()).await;
-    assert!(told.take(), "ready where nothing was");
+    assert!(calls.take(), "ready where nothing was");
     let delivery = world.take(A).await;
-    told.take();
+    calls.take();
     assert!(world.settle(A, &delivery, AttemptOutcome::Release).await);
-    assert!(told.take(), "ready again by release");
+    assert!(calls.take(), "ready again by release");
     let delivery = world.take(A).await;
     assert!(world.settle(A, &delivery, retry(secs(5))).await);
-    assert!(told.take(), "a retry that is due sooner");
+    assert!(calls.take(), "a retry that is due sooner");
     world.advance(secs(5));
     world.take(A).await;
-    told.take();
+    calls.take();
     world.reap_node(A).await;
-    assert!(told.take(), "ready again by reap");
+    assert!(calls.take(), "ready again by reap");
 }
 
 pub async fn a_watcher_is_left_alone_otherwise(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
-    let told = Arc::new(PushResult::default());
-    let watcher: Arc<dyn Watcher> = Arc::clone(&told) as _;
+    let calls = Arc::new(PushResult::default());
+    let watcher: Arc<dyn Watcher> = Arc::clone(&calls) as _;
     let watched = world.store().watch(Arc::downgrade(&watcher));
     watched.expect("there is room");
     let first = world.add(world.event().when(secs(10))).await;
-    assert!(told.take());
+    assert!(calls.take());
     world.add(world.event().when(secs(20))).await;
-    assert!(!told.take(), "a later one");
+    assert!(!calls.take(), "a later one");
     let _ = world.reschedule(first, secs(15)).await;
     world.stats().await;
     let _ = world.cancel(first).await;
-    assert!(!told.take(), "nothing came sooner");
+    assert!(!calls.take(), "nothing came sooner");
     world.advance(secs(20));
     world.move_due().await;
     // A shared store requests one more poll when it subscribes.
     let asks_once = world.store().is_shared();
-    assert!(asks_once || !told.take(), "the mover knows what it did");
+    assert!(asks_once || !calls.take(), "the mover knows what it did");
 }

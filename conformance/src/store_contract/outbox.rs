@@ -84,7 +84,7 @@ pub async fn an_outbox_is_read_by_number(harness: &dyn StoreHarness) {
         let last = *expected.end();
         assert_eq!((page.first, page.next, page.damaged), (1, 6, 0));
         assert_eq!((page.last, page.has_more()), (last, last < 5));
-        let told: Vec<_> = page
+        let found: Vec<_> = page
             .records
             .iter()
             .map(|(number, it)| (*number, it.id))
@@ -92,7 +92,7 @@ pub async fn an_outbox_is_read_by_number(harness: &dyn StoreHarness) {
         let expected: Vec<_> = expected
             .map(|number| (number, ids[number as usize - 1]))
             .collect();
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
     }
     for after in [5, 6, u64::MAX] {
         let page = world.waiting(after, 2).await;
@@ -239,20 +239,20 @@ pub async fn a_watcher_of_outboxes_is_told_of_every_record(harness: &dyn StoreHa
     let Some(world) = World::with_outbox(harness).await else {
         return;
     };
-    let told = Arc::new(PushResult::default());
-    let watcher: Arc<dyn OutboxWatcher> = Arc::clone(&told) as _;
+    let found = Arc::new(PushResult::default());
+    let watcher: Arc<dyn OutboxWatcher> = Arc::clone(&found) as _;
     let watched = world.store().watch_outboxes(Arc::downgrade(&watcher));
     watched.expect("there is room");
     let id = world.add(world.event()).await;
     world.stats().await;
-    assert_eq!(told.0.load(Ordering::SeqCst), 0, "a push leaves none");
+    assert_eq!(found.0.load(Ordering::SeqCst), 0, "a push leaves none");
     let mut written = 0;
     let mut check = async |what: &str| {
         written += 1;
         // Everything decided before is written when this returns.
         let next = world.waiting(0, 0).await.next;
         assert_eq!(next, written + 1, "{what} leaves one record");
-        assert!(told.0.swap(0, Ordering::SeqCst) > 0, "{what}");
+        assert!(found.0.swap(0, Ordering::SeqCst) > 0, "{what}");
     };
     let delivery = world.take(A).await;
     assert!(world.settle(A, &delivery, retry(secs(0))).await);

@@ -109,20 +109,20 @@ pub async fn every_lease_that_ends_leaves_one_record(harness: &dyn StoreHarness)
         world.take(B).await;
         world.reap_node(B).await;
         // B is notified before it gets more.
-        let told = world.fetching(B, 1);
-        assert!(world.try_op(StoreOp::fetch(told)).await.is_err());
+        let fetch = world.fetching(B, 1);
+        assert!(world.try_op(StoreOp::fetch(fetch)).await.is_err());
     }
     let delivery = world.take(A).await;
     assert!(world.settle(A, &delivery, bury()).await);
     let records = world.records(id).await;
-    let told: Vec<_> = records
+    let recorded: Vec<_> = records
         .iter()
         .map(|record| (record.attempt, record.outcome))
         .collect();
     let (retried, lost) = (Outcome::Retried, Outcome::LeaseLost);
     let snoozed = Outcome::Snoozed;
     assert_eq!(
-        told,
+        recorded,
         [
             (1, retried),
             (2, lost),
@@ -160,7 +160,7 @@ pub async fn records_tell_the_trace_of_their_event(harness: &dyn StoreHarness) {
         world.revive(&[id]).await;
         let _ = world.cancel(id).await;
         let records = world.records(id).await;
-        let told: Vec<_> = records.iter().map(|it| (it.outcome, it.trace)).collect();
+        let recorded: Vec<_> = records.iter().map(|it| (it.outcome, it.trace)).collect();
         let expected = [
             Outcome::Retried,
             Outcome::LeaseLost,
@@ -168,7 +168,7 @@ pub async fn records_tell_the_trace_of_their_event(harness: &dyn StoreHarness) {
             Outcome::Revived,
             Outcome::Cancelled,
         ];
-        assert_eq!(told, expected.map(|outcome| (outcome, trace)));
+        assert_eq!(recorded, expected.map(|outcome| (outcome, trace)));
         assert!(records.iter().all(|record| record.payload.is_none()));
     }
 }
@@ -210,12 +210,12 @@ pub async fn records_tell_the_payload_of_their_time(harness: &dyn StoreHarness) 
     let delivery = world.take(A).await;
     assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
     let records = world.records(id).await;
-    let told = records.iter().map(|record| {
+    let recorded = records.iter().map(|record| {
         let payload = record.payload.as_ref().expect("it is kept");
         (record.outcome, payload.as_bytes())
     });
     assert_eq!(
-        told.collect::<Vec<_>>(),
+        recorded.collect::<Vec<_>>(),
         [
             (Outcome::Buried, b"first".as_slice()),
             (Outcome::Edited, b"second"),

@@ -158,11 +158,11 @@ impl World {
     /// Applies an operation that the store must refuse, and returns the kind of its error.
     pub(super) async fn refused(&self, op: StoreOp) -> ErrorKind {
         let name = format!("{op:?}");
-        let answer = self.subject.store().apply(&self.bucket, op).await;
+        let result = self.subject.store().apply(&self.bucket, op).await;
         self.check().await;
-        match answer {
+        match result {
             Err(error) => error.kind(),
-            Ok(answer) => panic!("{name} was not refused: {:?}", answer.reply),
+            Ok(result) => panic!("{name} was not refused: {:?}", result.reply),
         }
     }
 

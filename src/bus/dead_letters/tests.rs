@@ -93,14 +93,14 @@ async fn why_letters_died_is_told_from_outbox_and_journal_together() {
     assert_eq!(letters.len(), 10);
     for through in [0, 4, 10] {
         carry(&store, &journal, through).await;
-        let told = last_of(&store, Some(&journal), (&bucket(), &letters)).await;
-        for (number, last) in (1..).zip(&told) {
+        let last_records = last_of(&store, Some(&journal), (&bucket(), &letters)).await;
+        for (number, last) in (1..).zip(&last_records) {
             let expected = format!("request {number}");
             assert_eq!(last.error(), Some(expected.as_str()), "after {through}");
         }
     }
-    let told = last_of(&store, None, (&bucket(), &letters)).await;
-    assert!(told.iter().all(|last| *last == LastRecord::Pruned));
+    let last_records = last_of(&store, None, (&bucket(), &letters)).await;
+    assert!(last_records.iter().all(|last| *last == LastRecord::Pruned));
 }
 
 /// The record of the last death counts, not of one before it, and no later record.
@@ -125,8 +125,8 @@ async fn of_several_deaths_the_last_one_is_told() {
     .await;
     for through in [0, 12, 13] {
         carry(&store, &journal, through).await;
-        let told = last_of(&store, Some(&journal), (&bucket(), &letters[..1])).await;
-        let record = told[0].record().expect("it is known");
+        let last_records = last_of(&store, Some(&journal), (&bucket(), &letters[..1])).await;
+        let record = last_records[0].record().expect("it is known");
         assert_eq!(record.outcome, Outcome::Buried);
         assert_eq!(record.error.as_deref(), Some("request 77"));
     }

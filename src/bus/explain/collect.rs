@@ -79,7 +79,7 @@ async fn find(
     facts: &mut Facts,
 ) -> Option<Located> {
     if let Some(queue) = queue {
-        facts.asked = 1;
+        facts.queried = 1;
         let found = inner.locate_in(queue, id).await;
         return facts.miss(found)?;
     }
@@ -89,7 +89,7 @@ async fn find(
         queues,
         failed,
     } = facts.miss(location)?;
-    facts.asked = queues;
+    facts.queried = queues;
     facts.away = facts.away.take().or(failed);
     event
 }
@@ -146,7 +146,7 @@ async fn listen(
     let others = second.into_iter().filter(is_other).map(|member| {
         let before = first.iter().find(|before| before.node == member.node);
         ObservedNode {
-            answers: before.is_none_or(|before| before.beat != member.beat),
+            polls: before.is_none_or(|before| before.beat != member.beat),
             member,
         }
     });
@@ -168,7 +168,7 @@ fn this_node(inner: &Inner) -> Option<ObservedNode> {
             queues: queues.collect(),
             host: host(),
         },
-        answers: true,
+        polls: true,
     })
 }
 

@@ -82,7 +82,7 @@ pub(super) fn explanation(
             created: id.created(),
             is_of_the_future: id.created() > now + CLOCKS_DIFFER,
             bucket: id.bucket(),
-            asked: facts.asked,
+            queues: facts.queried,
         }),
         (None, None) => {}
     }
@@ -144,13 +144,13 @@ fn spread(found: &Located) -> Option<Spread> {
     let envelope = envelope.filter(|_| found.snapshot.tries == 0)?;
     let window = envelope.spread()?;
     let part = spread_part(envelope.id, window);
-    let (asked, pushed) = (envelope.asked(), envelope.pushed);
+    let (requested_due, pushed) = (envelope.requested_due(), envelope.pushed);
     let due = found.snapshot.due;
-    let rescheduled = matches!(asked, Some(When::At(at)) if at.max(pushed) + part != due);
+    let rescheduled = matches!(requested_due, Some(When::At(at)) if at.max(pushed) + part != due);
     Some(Spread {
         window,
         part,
-        asked,
+        requested_due,
         pushed,
         rescheduled,
     })
@@ -172,7 +172,7 @@ fn blocked(found: &Located, facts: &Facts) -> Vec<Reason> {
         && !is_consumed
     {
         let others = nodes.iter();
-        let others = others.filter(|node| node.answers && !node.member.queues.is_empty());
+        let others = others.filter(|node| node.polls && !node.member.queues.is_empty());
         reasons.push(Reason::NoConsumer {
             others: others.count(),
         });
@@ -223,7 +223,7 @@ fn held(found: &Located, me: NodeId, facts: &Facts) -> Vec<Reason> {
     let known = known.map(|nodes| nodes.iter().find(|it| it.member.node == node));
     let standing = match known {
         _ if node == me => HolderStatus::Here { runs, load },
-        Some(Some(known)) if known.answers => HolderStatus::Answers,
+        Some(Some(known)) if known.polls => HolderStatus::Answers,
         Some(Some(_)) => HolderStatus::Silent,
         Some(None) => HolderStatus::Gone,
         None => HolderStatus::NotKnown,

@@ -13,7 +13,7 @@ pub(super) struct Facts {
     /// Its stored state, if a queue knows it.
     pub(super) found: Option<Located>,
     /// How many queues were queried for it.
-    pub(super) asked: usize,
+    pub(super) queried: usize,
     /// The runtime settings of its queue.
     pub(super) control: Control,
     /// The rate that this process declares for its queue.
@@ -33,7 +33,7 @@ pub(super) struct Facts {
 pub(super) struct ObservedNode {
     pub(super) member: Member,
     /// Whether it polled while it was observed.
-    pub(super) answers: bool,
+    pub(super) polls: bool,
 }
 
 impl Facts {
@@ -58,7 +58,7 @@ impl Facts {
     pub(super) fn consumers(&self, queue: &QueueName) -> usize {
         let nodes = self.nodes.iter().flatten();
         nodes
-            .filter(|node| node.answers && node.member.queues.contains(queue))
+            .filter(|node| node.polls && node.member.queues.contains(queue))
             .count()
     }
 }

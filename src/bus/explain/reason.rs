@@ -114,7 +114,7 @@ pub enum Reason {
         /// The bucket of its id.
         bucket: BucketId,
         /// How many queues have such a bucket, and were queried.
-        asked: usize,
+        queues: usize,
     },
 }
 
@@ -127,7 +127,7 @@ pub struct Spread {
     /// How much later than requested it was made due.
     pub part: Duration,
     /// The requested time; `None` if its push did not store it.
-    pub asked: Option<When>,
+    pub requested_due: Option<When>,
     /// When it was pushed, by the pusher's clock.
     pub pushed: Timestamp,
     /// Whether it was rescheduled since. Known if an instant was requested; a delay starts at the
@@ -138,7 +138,7 @@ pub struct Spread {
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("its push requested ")?;
-        match self.asked {
+        match self.requested_due {
             None => {}
             Some(When::Now) => write!(f, "it at once, at {}, ", self.pushed)?,
             Some(When::After(delay)) => write!(f, "{} from {}, ", format(delay), self.pushed)?,
@@ -361,15 +361,15 @@ impl fmt::Display for Reason {
                 created,
                 is_of_the_future,
                 bucket,
-                asked,
+                queues,
             } => {
-                match asked {
+                match queues {
                     0 => write!(f, "this store has no queue in which it may lie")?,
                     _ => write!(
                         f,
                         "its id names bucket {bucket}, and none of the buckets in which it may lie, of \
                          {}, knows it",
-                        with_noun(*asked, "queue", "queues")
+                        with_noun(*queues, "queue", "queues")
                     )?,
                 }
                 match is_of_the_future {

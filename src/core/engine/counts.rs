@@ -257,8 +257,8 @@ mod tests {
     #[test]
     fn what_is_due_until_any_instant_is_counted_exactly() {
         let (mut counts, mut scheduled) = (DueCounts::default(), Scheduled::default());
-        let mut asked: Vec<u64> = (0..200).map(|n| due(n * 61)).collect();
-        asked.extend([
+        let mut limits: Vec<u64> = (0..200).map(|n| due(n * 61)).collect();
+        limits.extend([
             0,
             5 * CELL_MS - 1,
             5 * CELL_MS + 76,
@@ -266,13 +266,13 @@ mod tests {
             u64::MAX / 2_000,
         ]);
         // In ascending order, as in a forecast, and once more out of order.
-        let any: Vec<u64> = asked.iter().rev().copied().collect();
-        asked.sort_unstable();
-        asked.extend(any);
+        let any: Vec<u64> = limits.iter().rev().copied().collect();
+        limits.sort_unstable();
+        limits.extend(any);
         let check = |counts: &DueCounts, scheduled: &Scheduled| {
             counts.check(scheduled).unwrap();
             let mut counting = counts.counting(scheduled);
-            for ms in &asked {
+            for ms in &limits {
                 let until = Timestamp::from_millis(*ms);
                 let right = scheduled
                     .iter()

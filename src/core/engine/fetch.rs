@@ -71,7 +71,7 @@ impl<B: Clone> Bucket<B> {
             node.refused = node.refused.max(Some(fetch.request));
             node.last_request = node.last_request.max(Some(fetch.request));
         }
-        if node.refused.is_some_and(|told| fetch.request <= told) {
+        if node.refused.is_some_and(|refused| fetch.request <= refused) {
             return Err(Error::new(
                 ErrorKind::LeaseLost,
                 format!(

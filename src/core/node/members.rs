@@ -40,12 +40,12 @@ impl<B> Node<B> {
 
     /// Delays paced starts: until the others have seen this node, they share each rate without it.
     fn hold_back(&mut self, now: Mono) {
-        let heard = now + self.options.poll_every * 2;
+        let known_by_all = now + self.options.poll_every * 2;
         for queue in &mut self.queues {
             if let Some(rate) = &mut queue.rate
                 && self.members.count(&queue.name) > 1
             {
-                rate.hold_until(heard);
+                rate.hold_until(known_by_all);
             }
         }
     }

@@ -89,7 +89,7 @@ impl<B> BucketState<B> {
         let mark = self.announce(now, queue, asks);
         let mark = mark.or(asks.then_some(self.held.acknowledged()));
         if mark.is_some() {
-            (self.asked, self.is_asking) = (now, true);
+            (self.own_call, self.is_asking) = (now, true);
         }
         mark
     }
@@ -107,7 +107,7 @@ impl<B> BucketState<B> {
         if due == Mono::MAX || waits || self.is_asking || !self.held.announces() {
             return Mono::MAX;
         }
-        (due - ASKED_AHEAD).max(self.asked + ASKED_APART)
+        (due - ASKED_AHEAD).max(self.own_call + ASKED_APART)
     }
 
     /// Returns when starts have to be announced, if nothing changes first.

@@ -59,16 +59,16 @@ impl RuntimeWatch {
     async fn follow(self) {
         let mut lines = Lines::default();
         loop {
-            let (tell, mut told) = oneshot::channel();
-            self.program.spawn(async move { tell.send(()) });
-            let mut result = timeout(BLOCKED_AFTER, &mut told).await;
+            let (sender, mut receiver) = oneshot::channel();
+            self.program.spawn(async move { sender.send(()) });
+            let mut result = timeout(BLOCKED_AFTER, &mut receiver).await;
             if result.is_err() {
                 // Twice, as a process that was stopped for a while finds all times over.
                 let earlier = PollSnapshot::take();
-                result = timeout(BLOCKED_AFTER, &mut told).await;
+                result = timeout(BLOCKED_AFTER, &mut receiver).await;
                 if result.is_err() {
                     lines.blocked(&self.consumers, &earlier);
-                    result = Ok(self.wait(told).await);
+                    result = Ok(self.wait(receiver).await);
                 }
             }
             match result {
@@ -79,12 +79,12 @@ impl RuntimeWatch {
     }
 
     /// Waits until a blocked runtime runs tasks again, or has ended.
-    async fn wait(&self, mut told: Receiver<()>) -> Result<(), RecvError> {
+    async fn wait(&self, mut receiver: Receiver<()>) -> Result<(), RecvError> {
         let gives_up_at = Instant::now() + limit(&self.consumers);
         let result = loop {
             self.consumers.follow_blocked(true);
             let next = Instant::now() + AGAIN;
-            if let Ok(result) = timeout_at(next.min(gives_up_at), &mut told).await {
+            if let Ok(result) = timeout_at(next.min(gives_up_at), &mut receiver).await {
                 break result;
             }
             if Instant::now() >= gives_up_at {
@@ -93,7 +93,7 @@ impl RuntimeWatch {
                      other nodes"
                 );
                 self.halted.store(true, Ordering::Release);
-                let result = told.await;
+                let result = receiver.await;
                 self.halted.store(false, Ordering::Release);
                 self.inbox.wake();
                 break result;

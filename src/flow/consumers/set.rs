@@ -43,7 +43,7 @@ struct ConsumerState {
     /// The number of workers that this process has set.
     chosen: usize,
     /// What the consumer and the node were last set to.
-    told: Option<AppliedSettings>,
+    applied: Option<AppliedSettings>,
     /// How many workers were last reported as held by handlers that run on after their timeout.
     stuck: usize,
 }
@@ -70,7 +70,7 @@ impl ConsumerEntry {
             options,
             course: Mutex::new(ConsumerState {
                 chosen,
-                told: None,
+                applied: None,
                 stuck: 0,
             }),
         }
@@ -204,12 +204,15 @@ impl Consumers {
             panics::reported(|| say_stuck(queue, before, stuck, workers));
             course.stuck = stuck;
         }
-        if course.told != Some(terms) {
+        if course.applied != Some(terms) {
             // Only for a changed number: a stopped consumer has none, and must stay stopped.
-            if course.told.is_none_or(|told| told.workers != workers) {
+            if course
+                .applied
+                .is_none_or(|applied| applied.workers != workers)
+            {
                 served.consumer.set_workers(workers);
             }
-            course.told = Some(terms);
+            course.applied = Some(terms);
             let queue = served.place;
             let rate = terms.rate;
             self.inbox.add(Input::Rated { queue, rate });

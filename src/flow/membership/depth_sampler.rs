@@ -104,19 +104,19 @@ impl DepthSampler {
             .buckets
             .retain(|key, _| buckets.binary_search(key).is_ok());
         known.round += 1;
-        let heard = news.take();
+        let active = news.take();
         let (round, mut turn) = (known.round, known.round);
         buckets.retain(|key| {
             let is_told_of = own.contains(&key.queue);
             let empty_for = known.empty_for(key);
             turn += u64::from(empty_for.is_some());
             let may_wait = empty_for.is_some_and(|span| is_told_of || span >= EMPTY_EVERY)
-                && !heard.contains(key);
+                && !active.contains(key);
             let turn = if is_told_of { round } else { turn };
             !may_wait || turn.is_multiple_of(EMPTY_EVERY)
         });
         let is_new = |key: &BucketKey| {
-            !own.contains(&key.queue) && !heard.contains(key) && known.is_new(key)
+            !own.contains(&key.queue) && !active.contains(key) && known.is_new(key)
         };
         let (mut new, mut buckets): (Vec<_>, Vec<_>) = buckets.into_iter().partition(is_new);
         if new.len() > new_most {

@@ -18,9 +18,9 @@ impl ActiveBuckets {
 
     /// Adds a bucket.
     pub(crate) fn note(&self, bucket: &BucketKey) {
-        let mut heard = self.0.lock();
-        if !heard.contains(bucket) {
-            heard.insert(bucket.clone());
+        let mut buckets = self.0.lock();
+        if !buckets.contains(bucket) {
+            buckets.insert(bucket.clone());
         }
     }
 }

@@ -157,7 +157,7 @@ impl Pulls {
         self.list(&pulled).await;
         let (sender, mut receiver) = oneshot::channel();
         let waits = Instant::now() < until;
-        let asked = LeaseOrder {
+        let lease_order = LeaseOrder {
             requester,
             queues: order.queues.iter().map(|(name, _)| name.clone()).collect(),
             max: order.max,
@@ -166,7 +166,7 @@ impl Pulls {
             waits,
         };
         let buckets = order.queues.iter().map(|(_, many)| *many).collect();
-        self.add(PullMessage::Lease(asked, buckets, sender));
+        self.add(PullMessage::Lease(lease_order, buckets, sender));
         let mut caller = Caller {
             pulls: self,
             requester: Some(requester),

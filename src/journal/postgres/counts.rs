@@ -156,14 +156,14 @@ pub(super) async fn minutes(
     query: &MinuteQuery,
     spot: ErrorContext<'_>,
 ) -> Result<Vec<MinuteStats>> {
-    let (asked, texts) = asked(query);
+    let (requested, texts) = requested(query);
     let params: Vec<(&(dyn ToSql + Sync), Type)> = texts
         .iter()
         .map(|text| (text as &(dyn ToSql + Sync), Type::TEXT))
         .collect();
     // In one statement, so that both are of one instant.
     let sql = format!(
-        "WITH asked AS MATERIALIZED ({asked}) \
+        "WITH asked AS MATERIALIZED ({requested}) \
          SELECT start, queue, m.outcomes, m.many, l.slots, l.records FROM asked AS a \
          CROSS JOIN LATERAL (SELECT array_agg(outcome) AS outcomes, array_agg(records) AS many \
           FROM minutes AS m WHERE m.queue = a.queue AND m.start = a.start) AS m \
@@ -184,7 +184,7 @@ pub(super) async fn minutes(
 }
 
 /// Returns the SQL of the requested minutes, and its parameters.
-fn asked(query: &MinuteQuery) -> (String, Vec<String>) {
+fn requested(query: &MinuteQuery) -> (String, Vec<String>) {
     let mut texts = Vec::new();
     let mut conditions = vec!["true".to_owned()];
     let time = |at: Timestamp| format!("'{}'::bigint", ordered(at.as_millis()));

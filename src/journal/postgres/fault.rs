@@ -22,7 +22,7 @@ impl ErrorContext<'_> {
     /// Converts an error; nothing has been changed.
     pub(super) fn error(self, fault: PgError) -> Error {
         let (kind, hint) = advice(&fault);
-        self.told(kind, hint, fault)
+        self.describe(kind, hint, fault)
     }
 
     /// Converts an error during a commit, which may have happened.
@@ -32,7 +32,7 @@ impl ErrorContext<'_> {
         if fault.as_db_error().is_some_and(answered) {
             self.error(fault)
         } else {
-            self.told(ErrorKind::Unknown, "it may have happened", fault)
+            self.describe(ErrorKind::Unknown, "it may have happened", fault)
         }
     }
 
@@ -47,7 +47,7 @@ impl ErrorContext<'_> {
         Error::new(kind, format!("{} {}: {what}", self.doing, self.place))
     }
 
-    fn told(self, kind: ErrorKind, hint: &str, fault: PgError) -> Error {
+    fn describe(self, kind: ErrorKind, hint: &str, fault: PgError) -> Error {
         let what = match fault.as_db_error() {
             Some(error) => error.message().to_owned(),
             None => match fault.source() {

@@ -36,9 +36,9 @@ pub(super) struct WeekCache {
 
 impl WeekCache {
     /// Returns those of these weeks that are not known to exist.
-    fn unknown(&self, asked: &BTreeSet<i32>) -> BTreeSet<i32> {
+    fn unknown(&self, needed: &BTreeSet<i32>) -> BTreeSet<i32> {
         let weeks = self.weeks.lock();
-        asked.difference(&weeks).copied().collect()
+        needed.difference(&weeks).copied().collect()
     }
 
     fn add(&self, found: &BTreeSet<i32>) {

@@ -44,7 +44,7 @@ pub(super) async fn allowed(
     );
     let found = step.query_typed_one(&sql, &[]).await?;
     let times = Times {
-        asked: now.as_micros(),
+        store: now.as_micros(),
         clock: time(&found, 0)?.unwrap_or_default(),
         newest: time(&found, 1)?,
     };

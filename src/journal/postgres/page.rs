@@ -29,9 +29,9 @@ pub(super) async fn page(
     query: &Query,
     spot: ErrorContext<'_>,
 ) -> Result<FoundRecords> {
-    let asked = PageSql::of(query);
+    let statement = PageSql::of(query);
     let mut found = FoundRecords::default();
-    for row in &asked.rows(client, scope, spot).await? {
+    for row in &statement.rows(client, scope, spot).await? {
         if found.records.len() == query.page_len() {
             found.next = found.records.last().map(Cursor::of);
             break;
@@ -44,7 +44,7 @@ pub(super) async fn page(
             found.records.push(numbered);
         }
         // The last record examined: later ones have not been seen.
-        found.next = (looked_at == asked.looked_at_max as i64).then_some(place);
+        found.next = (looked_at == statement.looked_at_max as i64).then_some(place);
     }
     Ok(found)
 }
@@ -56,9 +56,9 @@ pub(super) async fn plan(
     query: &Query,
     spot: ErrorContext<'_>,
 ) -> Result<Vec<String>> {
-    let mut asked = PageSql::of(query);
-    asked.sql.insert_str(0, "EXPLAIN ");
-    let rows = asked.rows(client, scope, spot).await?;
+    let mut statement = PageSql::of(query);
+    statement.sql.insert_str(0, "EXPLAIN ");
+    let rows = statement.rows(client, scope, spot).await?;
     let lines = rows.iter().map(|row| Columns::of(row, spot).take());
     lines.collect()
 }

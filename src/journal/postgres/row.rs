@@ -21,8 +21,8 @@ impl<'a> FromSql<'a> for UuidBytes {
         Ok(Self(raw.try_into()?))
     }
 
-    fn accepts(asked: &Type) -> bool {
-        *asked == Type::UUID
+    fn accepts(column: &Type) -> bool {
+        *column == Type::UUID
     }
 }
 

@@ -62,11 +62,11 @@ impl Target {
             return Err(Error::invalid(FORM));
         }
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let mut asked = UrlChoices::default();
+        let mut choices = UrlChoices::default();
         let mut theirs = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match asked.take(key, &decode(value)?)? {
+            match choices.take(key, &decode(value)?)? {
                 true => {}
                 false if KNOWN.split(", ").any(|known| known == key) => theirs.push(pair),
                 // It may be the rest of a password that contains a `?`, so it is not repeated.
@@ -91,7 +91,7 @@ impl Target {
             config.application_name("duly");
         }
         let is_local = config.get_hosts().iter().all(is_local);
-        let tls = asked.tls.unwrap_or(if is_local {
+        let tls = choices.tls.unwrap_or(if is_local {
             Tls::Preferred
         } else {
             Tls::Required
@@ -101,16 +101,16 @@ impl Target {
             Tls::Preferred => SslMode::Prefer,
             Tls::Required => SslMode::Require,
         });
-        let connect_timeout = asked.connect_timeout.unwrap_or(Duration::from_secs(5));
+        let connect_timeout = choices.connect_timeout.unwrap_or(Duration::from_secs(5));
         config.connect_timeout(connect_timeout);
         Ok(Self {
             config,
             is_local,
             tls,
-            roots: asked.roots,
-            schema: asked.schema,
+            roots: choices.roots,
+            schema: choices.schema,
             connect_timeout,
-            timeout: asked.timeout,
+            timeout: choices.timeout,
         })
     }
 

@@ -204,11 +204,11 @@ impl Carrier {
         }
         let (busy, quiet) = self.take_next(retries);
         let has_more = busy.iter().any(|(_, after)| *after > 0);
-        let lanes = if has_more { LANES } else { 1 };
-        let size = busy.len().div_ceil(lanes).clamp(1, OUTBOXES);
+        let at_once = if has_more { LANES } else { 1 };
+        let size = busy.len().div_ceil(at_once).clamp(1, OUTBOXES);
         let mut of_busy = busy.chunks(size).map(<[_]>::to_vec);
         let mut of_quiet = quiet.chunks(OUTBOXES).map(<[_]>::to_vec);
-        let all_at_once = lanes > 1 && of_busy.len() + of_quiet.len() <= lanes;
+        let all_at_once = at_once > 1 && of_busy.len() + of_quiet.len() <= at_once;
         let mut groups = of_busy.by_ref().chain(of_quiet.by_ref());
         let this = &*self;
         let carry = |some: Outboxes| async move {
@@ -222,8 +222,12 @@ impl Carrier {
         };
         let mut behind = Outboxes::new();
         let mut failed = None;
-        let mut again = if all_at_once { lanes * (ROUNDS - 1) } else { 0 };
-        let mut under_way: FuturesUnordered<_> = groups.by_ref().take(lanes).map(carry).collect();
+        let mut again = if all_at_once {
+            at_once * (ROUNDS - 1)
+        } else {
+            0
+        };
+        let mut under_way: FuturesUnordered<_> = groups.by_ref().take(at_once).map(carry).collect();
         while let Some((carried, some)) = under_way.next().await {
             match carried {
                 Ok(left) if again > 0 && failed.is_none() && !left.is_empty() => {

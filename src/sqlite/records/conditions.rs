@@ -41,18 +41,18 @@ impl<'a> Conditions<'a> {
 
     /// Whether a row is asked for, whatever led to it; the times are not looked at.
     pub(super) fn matches(&self, row: &Row<'_>) -> rusqlite::Result<bool> {
-        let is_number = |asked: Option<i64>, place: usize| -> rusqlite::Result<bool> {
-            let Some(asked) = asked else {
+        let is_number = |wanted: Option<i64>, place: usize| -> rusqlite::Result<bool> {
+            let Some(wanted) = wanted else {
                 return Ok(true);
             };
-            Ok(row.get_ref(place)? == ValueRef::Integer(asked))
+            Ok(row.get_ref(place)? == ValueRef::Integer(wanted))
         };
-        let are_bytes = |asked: Option<&[u8]>, place: usize| -> rusqlite::Result<bool> {
-            let Some(asked) = asked else {
+        let are_bytes = |wanted: Option<&[u8]>, place: usize| -> rusqlite::Result<bool> {
+            let Some(wanted) = wanted else {
                 return Ok(true);
             };
             Ok(match row.get_ref(place)? {
-                ValueRef::Text(found) | ValueRef::Blob(found) => found == asked,
+                ValueRef::Text(found) | ValueRef::Blob(found) => found == wanted,
                 _ => false,
             })
         };
@@ -65,10 +65,10 @@ impl<'a> Conditions<'a> {
             && are_bytes(self.trace.as_ref().map(|it| &it[..]), at::TRACE)?
             && match self.error {
                 None => true,
-                Some(asked) => {
+                Some(wanted) => {
                     let error = row.get_ref(at::ERROR)?;
                     let error = error.as_str_or_null().unwrap_or_default();
-                    error.is_some_and(|error| error.contains(asked))
+                    error.is_some_and(|error| error.contains(wanted))
                 }
             })
     }

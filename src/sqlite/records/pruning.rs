@@ -97,7 +97,7 @@ fn allowed(
     };
     let newest_record = time("SELECT max(finished) FROM records")?;
     let times = Times {
-        asked: now.as_micros(),
+        store: now.as_micros(),
         clock: clock.as_micros(),
         newest: match kind {
             Kind::Records => newest_record,

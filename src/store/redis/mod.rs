@@ -139,7 +139,7 @@ impl RedisStore {
 
     async fn try_open(target: Target, options: RedisOptions) -> Result<Self> {
         let links = StoreConnections::open(&target).await?;
-        let prefix = target.asked.prefix.clone();
+        let prefix = target.choices.prefix.clone();
         let prefix = prefix.unwrap_or_else(|| PREFIX.to_owned());
         let found = preflight::check(&links.work, &target, &prefix, &SystemClock::new()).await?;
         let (doubted, to_call) = mpsc::channel(doubted::MAX);

@@ -123,13 +123,13 @@ fn is_always(reply: &Value) -> bool {
 
 /// Returns the server's clock minus this one; half of the round trip is subtracted.
 async fn offset(link: &ManagedConnection, target: &Target, clock: &dyn Clock) -> Result<i64> {
-    let asked = clock.wall_us();
+    let sent = clock.wall_us();
     let reply = link.send(&redis::cmd("TIME")).await?;
     let answered = clock.wall_us();
     let (seconds, micros): (u64, u64) =
         redis::from_redis_value(reply).map_err(|_| unreadable(target))?;
     let theirs = seconds * 1_000_000 + micros;
-    let ours = asked + answered.saturating_sub(asked) / 2;
+    let ours = sent + answered.saturating_sub(sent) / 2;
     let offset = i128::from(theirs) - i128::from(ours);
     let offset = i64::try_from(offset).unwrap_or(0);
     if offset.unsigned_abs() > SKEW_US {

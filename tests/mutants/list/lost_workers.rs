@@ -185,7 +185,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a node that one bucket refuses calls the roll no more",
         &[put(
             "Leases::is_heard",
-            "$now «>= self.heard + $taken»",
+            "$now «>= self.replied + $taken»",
             ">Mono::MAX",
         )],
         delivery("a_node_that_one_bucket_refuses_stays_a_member"),

@@ -16,12 +16,18 @@ use crate::flow::pool::work::{JobEnd, Work};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_number_of_workers_follows_while_they_run() {
-    let gate = Arc::new(Semaphore::new(0));
+    let permits = Arc::new(Semaphore::new(0));
     let handler = {
-        let gate = gate.clone();
+        let permits = permits.clone();
         move |_| {
-            let gate = gate.clone();
-            async move { gate.acquire().await.expect("the gate stays open").forget() }
+            let permits = permits.clone();
+            async move {
+                permits
+                    .acquire()
+                    .await
+                    .expect("the semaphore stays open")
+                    .forget();
+            }
         }
     };
     let pool = pool(Books::new(handler), 0);
@@ -45,14 +51,14 @@ async fn the_number_of_workers_follows_while_they_run() {
         assert_eq!(books.running.load(SeqCst), workers);
     }
     pool.set_workers(1);
-    gate.add_permits(5);
+    permits.add_permits(5);
     books
         .until("the new number is kept", |books| {
             lock(&books.ended).len() == 5 && lock(&books.begun).len() == 6
         })
         .await;
     books.most_running.store(0, SeqCst);
-    gate.add_permits(35);
+    permits.add_permits(35);
     within("idling", pool.idle()).await;
     assert_eq!(books.most_running.load(SeqCst), 1);
     assert_eq!(books.ends(), all_finished(0..40));

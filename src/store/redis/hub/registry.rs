@@ -61,7 +61,7 @@ pub(in crate::store::redis) struct Registry {
     attempts: watch::Sender<u64>,
     outage: Outage,
     /// The outage log of reads of the whole list.
-    asked: Outage,
+    listing: Outage,
     /// Until when cached data is used where it will do, because the list did not respond.
     rests_until: Mutex<Option<Instant>>,
 }
@@ -108,7 +108,7 @@ impl Registry {
             writing: Mutex::default(),
             attempts: watch::Sender::new(0),
             outage: Outage::of("registry of buckets"),
-            asked: Outage::of("list of buckets"),
+            listing: Outage::of("list of buckets"),
             rests_until: Mutex::default(),
         }
     }
@@ -209,9 +209,9 @@ pub(in crate::store::redis) async fn read(registry: &Arc<Registry>) -> Result<Ve
 /// Returns the list as it was after the call began: callers that wait for one another share a read.
 /// Writes the known buckets that it lacks again.
 async fn up_to_date(registry: &Arc<Registry>) -> Result<tokio::sync::MutexGuard<'_, CachedList>> {
-    let asked = Instant::now();
+    let listing = Instant::now();
     let mut listed = registry.listed.lock().await;
-    if listed.read_from.is_some_and(|from| from > asked) {
+    if listed.read_from.is_some_and(|from| from > listing) {
         return Ok(listed);
     }
     let from = Instant::now();
@@ -273,7 +273,7 @@ async fn read_if_there(registry: &Arc<Registry>) -> Result<Option<Error>> {
     let read = tokio::time::timeout(patience, read).await;
     let error = match read.unwrap_or_else(|_| Err(late())) {
         Ok(()) => {
-            registry.asked.succeeded(&());
+            registry.listing.succeeded(&());
             return Ok(None);
         }
         Err(error) if !is_away(&error) => return Err(error),
@@ -291,7 +291,7 @@ async fn read_if_there(registry: &Arc<Registry>) -> Result<Option<Error>> {
     if known.is_empty() {
         return Err(away);
     }
-    registry.asked.failed((), &away);
+    registry.listing.failed((), &away);
     Ok(Some(away))
 }
 

@@ -77,7 +77,7 @@ impl Client {
     async fn try_open(target: &Target, options: ClientOptions) -> Result<Self> {
         let connection = ConnectionOptions::of(target).named(options.name);
         let link = ManagedConnection::open(target, &connection).await?;
-        let prefix = match &target.asked.prefix {
+        let prefix = match &target.choices.prefix {
             Some(prefix) => format!("{prefix}:{}", options.tag),
             None => options.tag.to_owned(),
         };

@@ -46,9 +46,9 @@ impl ConnectionOptions {
     pub(in crate::store::redis) fn of(target: &Target) -> Self {
         let defaults = Self::default();
         Self {
-            timeout: target.asked.timeout.unwrap_or(defaults.timeout),
+            timeout: target.choices.timeout.unwrap_or(defaults.timeout),
             connect_timeout: target
-                .asked
+                .choices
                 .connect_timeout
                 .unwrap_or(defaults.connect_timeout),
             ..defaults

@@ -49,7 +49,7 @@ local last_now, leased, surplus, entry, past
 -- leaves its entry behind, so that nothing has to be searched; the number identifies its current
 -- entry, as no call inserts an event twice.
 local number
-local doubt -- since when the server's clock is not believed
+local differs_since -- since when the server's clock is not believed
 
 local STEP, STANDS = 1000000, 10000000 -- us
 local CHUNK = 4000 -- arguments of one command; Lua can unpack some 7,990
@@ -65,10 +65,10 @@ local function keep_counts(adds)
       counts = counts .. pack(MORE, meta.gap_from, meta.gap_to, meta.expired, meta.late)
     end
     call("HSET", META, "counts", counts)
-    local since = doubt and string.format("%.0f", doubt)
+    local since = differs_since and string.format("%.0f", differs_since)
     if since and since ~= meta[6] then
       call("HSET", META, "doubt", since)
-    elseif meta[6] and not doubt then
+    elseif meta[6] and not differs_since then
       call("HDEL", META, "doubt")
     end
   end
@@ -151,9 +151,9 @@ local function time_of(expected)
     expected = server -- another process knows better
   else
     local since = expected - last_now <= STANDS and tonumber(meta[6]) or expected
-    doubt = math.min(since, expected)
-    if expected - doubt >= STANDS then
-      expected, doubt = server, nil
+    differs_since = math.min(since, expected)
+    if expected - differs_since >= STANDS then
+      expected, differs_since = server, nil
     end
   end
   if last_now > math.max(server, expected) + 2 * STEP then
@@ -165,7 +165,7 @@ end
 -- Each call:
 meta = call("HMGET", META, "counts", "record", "longest", "forgotten", "trimmed", "doubt",
   "kept")
-doubt = nil
+differs_since = nil
 last_now, leased, surplus, entry, past = 0, 0, 0, 0, 0
 meta.gap_from, meta.gap_to, meta.expired, meta.late = 0, 0, 0, 0
 if meta[1] then

@@ -2,7 +2,7 @@
 local TOMBSTONES = 64 -- of one entry
 local ENTRY_BYTES = 262144 -- records with payloads: an entry ends with the one that exceeds it
 local records -- texts
-local told -- the bytes of the records beyond their fixed part
+local extra_bytes -- the bytes of the records beyond their fixed part
 local finished -- the time, encoded
 local forgets -- how many more ids this call may forget
 
@@ -14,7 +14,7 @@ end
 -- is the record's extras: of its body, and the actor.
 local function note(id, outcome, cause, attempt, due, moved, fetched_started, node, key, error, more)
   if more then
-    cause, told = char(byte(cause) + 128), told + #more
+    cause, extra_bytes = char(byte(cause) + 128), extra_bytes + #more
   end
   records[#records + 1] = id .. outcome .. cause .. u16(attempt) .. due .. moved
     .. fetched_started .. finished .. node .. text(key) .. text(error) .. (more or "")
@@ -45,7 +45,7 @@ end
 -- an entry as a whole.
 local function write_records()
   local from, bytes = 1, 0
-  if told > ENTRY_BYTES then
+  if extra_bytes > ENTRY_BYTES then
     for i = 1, #records - 1 do
       bytes = bytes + #records[i]
       if bytes >= ENTRY_BYTES then
@@ -57,7 +57,7 @@ local function write_records()
   if #records > 0 then
     write_entry(from, #records)
   end
-  records, told = {}, 0
+  records, extra_bytes = {}, 0
 end
 
 -- Raises the watermark of forgotten ids, before they are. An id that is further ahead is refused for
@@ -244,4 +244,4 @@ local function cancel(id, it, body)
 end
 
 -- Each call:
-records, told, finished, forgets = {}, 0, u64(now), nil
+records, extra_bytes, finished, forgets = {}, 0, u64(now), nil

@@ -1,10 +1,10 @@
 -- Library: the reply fields of an event. At most 1000 ids.
 --
--- Appends four for each to `answer`: state or false, body or false, due time of the delay set or
+-- Appends four for each to `reply`: state or false, body or false, due time of the delay set or
 -- false, deadline of a lease that has one of its own or false. If `named`, its id before these.
 -- Without `bodies` it reads them, as many as fit into one call. Returns the number of events
 -- appended.
-local function look_up(ids, answer, named, bodies)
+local function look_up(ids, reply, named, bodies)
   if #ids == 0 then
     return 0
   end
@@ -20,15 +20,15 @@ local function look_up(ids, answer, named, bodies)
       bodies, read = read_bodies(ids, i)
     end
     if named then
-      answer[#answer + 1] = id
+      reply[#reply + 1] = id
     end
-    local n, it, body = #answer, states[i], bodies[i - before]
+    local n, it, body = #reply, states[i], bodies[i - before]
     if inside[i] then
       body = body or body_in_page(id)
       spent = spent + #(body or "")
     end
-    answer[n + 1], answer[n + 2], answer[n + 3] = it and write_state(it) or false, body or false, dues[i]
-    answer[n + 4] = deadlines[i]
+    reply[n + 1], reply[n + 2], reply[n + 3] = it and write_state(it) or false, body or false, dues[i]
+    reply[n + 4] = deadlines[i]
   end
   return #ids
 end

@@ -75,10 +75,10 @@ end
 if ARGV.caller ~= "" and ready > 0 then
   call("SPUBLISH", WAKE, "!" .. ARGV.caller)
 end
-local answer = REPLY { now = now, moved = count, ready = ready, next_due = next_due() or false }
+local reply = REPLY { now = now, moved = count, ready = ready, next_due = next_due() or false }
 if meta.expired + meta.late > 0 then
-  answer[REPLY.next_due + 1], answer[REPLY.next_due + 2] = meta.expired, meta.late
+  reply[REPLY.next_due + 1], reply[REPLY.next_due + 2] = meta.expired, meta.late
   meta.expired, meta.late = 0, 0
 end
 keep_counts()
-return answer
+return reply

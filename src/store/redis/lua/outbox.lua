@@ -11,8 +11,8 @@ local first = math.min(trimmed + 1, record)
 if first < record then -- later writes may have dropped some
   first = math.max(number_of(call("XRANGE", OUTBOX, "-", "+", "COUNT", 1)[1]) or record, first)
 end
-local answer = REPLY { now = now, first = first, next = record, trimmed = trimmed, last = 0, newer = 0 }
-local len = #answer
+local reply = REPLY { now = now, first = first, next = record, trimmed = trimmed, last = 0, newer = 0 }
+local len = #reply
 local through = math.max(after, first - 1)
 if most > 0 and through + 1 < record then
   -- The entry that holds the next record may begin before it.
@@ -20,7 +20,7 @@ if most > 0 and through + 1 < record then
   local from, last = number_of(holder) or through + 1, math.min(through + most, record - 1)
   local bytes, entries, found = 0, 0, nil
   local function is_enough()
-    return bytes >= enough or entries >= ENTRIES_MAX or answer[REPLY.newer] == 1
+    return bytes >= enough or entries >= ENTRIES_MAX or reply[REPLY.newer] == 1
   end
   repeat -- `ENTRIES_MAX` entries
     found = call("XRANGE", OUTBOX, from .. "-0", last .. "-0", "COUNT", AT_ONCE)
@@ -30,15 +30,15 @@ if most > 0 and through + 1 < record then
       end
       local number, packed = number_of(it), it[2][2]
       if tonumber(it[2][1]:match("^r(%d+)$") or 0) > RECORDS then
-        answer[REPLY.newer], last = 1, number - 1
+        reply[REPLY.newer], last = 1, number - 1
         break
       end
-      answer[len + 1], answer[len + 2] = number, packed
+      reply[len + 1], reply[len + 2] = number, packed
       len, entries, bytes, from = len + 2, entries + 1, bytes + #packed, number + 1
     end
   until is_enough() or #found < AT_ONCE
   local following = number_of(call("XRANGE", OUTBOX, from .. "-0", "+", "COUNT", 1)[1]) or record
   through = math.min(last, following - 1)
 end
-answer[REPLY.last] = through
-return answer
+reply[REPLY.last] = through
+return reply

@@ -17,7 +17,7 @@ local most, ids, bodies = tonumber(ARGV.limit), {}, {}
 local in_pages, is_over = of ~= server or kind == "p", false
 place = of == server and place or "0"
 last = kind == "a" and last or ""
-local answer = REPLY { now = now, next = false }
+local reply = REPLY { now = now, next = false }
 
 local count, looked = 1, 0
 local per_body = EACH_MAX -- events, at most, until it has seen that there are few pages
@@ -117,10 +117,10 @@ for _ = 1, 2 * most + 20 do -- `most` events, or as many bytes as one call reads
     break
   end
 end
-answer[REPLY.next] = not is_over and server .. " " .. place .. (in_pages and "p" or last ~= "" and "a" .. last or "")
+reply[REPLY.next] = not is_over and server .. " " .. place .. (in_pages and "p" or last ~= "" and "a" .. last or "")
 for first = 1, #ids, AT_ONCE do
   local some = { unpack(bodies, first, math.min(first + AT_ONCE - 1, #ids)) }
-  look_up({ unpack(ids, first, math.min(first + AT_ONCE - 1, #ids)) }, answer, true, some)
+  look_up({ unpack(ids, first, math.min(first + AT_ONCE - 1, #ids)) }, reply, true, some)
 end
 keep_counts()
-return answer
+return reply

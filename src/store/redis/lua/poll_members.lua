@@ -59,8 +59,8 @@ elseif me ~= "" then
   is_known = 0
 end
 local format = ARGV.asks_format == "1" and (call("HGET", HUB, "format") or "none") or ""
-local answer = REPLY { buckets = tokens.buckets, controls = tokens.control, is_known = is_known, format = format }
+local reply = REPLY { buckets = tokens.buckets, controls = tokens.control, is_known = is_known, format = format }
 for _, it in ipairs(others) do
-  answer[#answer + 1] = it
+  reply[#reply + 1] = it
 end
-return answer
+return reply

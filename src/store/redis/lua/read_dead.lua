@@ -3,10 +3,10 @@ local from, most = ARGV.after == "" and "-" or "(" .. ARGV.after, tonumber(ARGV.
 local ids = call("ZRANGE", DEAD, from, "+", "BYLEX", "LIMIT", 0, most + 1)
 local found = #ids
 ids[most + 1] = nil
-local answer = REPLY { now = now, next = false }
-local told = look_up(ids, answer, true)
-if told < found then
-  answer[REPLY.next] = ids[told]
+local reply = REPLY { now = now, next = false }
+local count = look_up(ids, reply, true)
+if count < found then
+  reply[REPLY.next] = ids[count]
 end
 keep_counts()
-return answer
+return reply

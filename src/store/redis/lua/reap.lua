@@ -72,15 +72,15 @@ end
 
 local more = has_overdue()
 local deadline = call("ZRANGE", LEASE, 0, 0, "WITHSCORES")[2]
-local answer = REPLY { now = now, earlier = wake(ARGV.origin), ready = ready, dead = #dead / 2, more = 0,
+local reply = REPLY { now = now, earlier = wake(ARGV.origin), ready = ready, dead = #dead / 2, more = 0,
   next_deadline = deadline and tonumber(deadline) or false }
 for _, id in ipairs(holders) do
   local node = node_of(id)
   if node and node.kept > 0 then
     more = more or node.reaping
-    answer[#answer + 1], answer[#answer + 2] = id, node.beat
+    reply[#reply + 1], reply[#reply + 2] = id, node.beat
   end
 end
-answer[REPLY.more] = more and 1 or 0
+reply[REPLY.more] = more and 1 or 0
 keep_counts()
-return answer
+return reply

@@ -33,7 +33,7 @@ impl StoreConnections {
         };
         let for_pushes = options.clone().named("duly-push").beside_callers();
         let mut pushes = Vec::new();
-        for _ in 0..target.asked.connections.unwrap_or(1) {
+        for _ in 0..target.choices.connections.unwrap_or(1) {
             pushes.push(ManagedConnection::open(target, &for_pushes).await?);
         }
         Ok(Self {

@@ -137,18 +137,18 @@ pub fn read(
     if !is_possible || !is_rising {
         return Err(unreadable("outbox"));
     }
-    let asked = after.max(first.saturating_sub(1)) + 1..=last;
+    let numbers = after.max(first.saturating_sub(1)) + 1..=last;
     for (at, (begin, bytes)) in entries.iter().enumerate() {
         let end = entries.get(at + 1).map_or(last + 1, |next| next.0);
         let records = (*begin..end).zip(record::of_entry(queue, bytes));
         let readable =
             records.filter_map(|(number, record)| -> Option<Numbered> { Some((number, record?)) });
         page.records
-            .extend(readable.filter(|(number, _)| asked.contains(number)));
+            .extend(readable.filter(|(number, _)| numbers.contains(number)));
     }
     if !entries.is_empty() {
         // Numbers have gaps only where records were dropped, which is before the first.
-        let looked_at = (asked.end() + 1).saturating_sub(*asked.start());
+        let looked_at = (numbers.end() + 1).saturating_sub(*numbers.start());
         page.damaged = looked_at.saturating_sub(page.records.len() as u64);
     }
     if page.damaged > 0 {

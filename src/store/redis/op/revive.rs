@@ -101,7 +101,7 @@ pub(in crate::store::redis) async fn revive_or_drop(
 /// were changed, and how many of the ids were processed.
 pub fn read_counted(
     mut parts: ReplyReader,
-    asked: usize,
+    sent: usize,
     revives: bool,
 ) -> Result<(u64, bool, usize, usize)> {
     let (now_us, is_earlier, done, looked) = if revives {
@@ -111,7 +111,7 @@ pub fn read_counted(
         let reply = DropReply::read(&mut parts)?;
         (reply.now, false, reply.changed, reply.looked)
     };
-    if done > looked || looked > asked || (looked == 0 && asked > 0) {
+    if done > looked || looked > sent || (looked == 0 && sent > 0) {
         return Err(unreadable("revive"));
     }
     Ok((now_us, is_earlier, done, looked))

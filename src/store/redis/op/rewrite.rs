@@ -64,7 +64,7 @@ async fn rewrite_some(
     let ids: Vec<EventId> = rewritings.iter().map(|one| one.id).collect();
     let (now_us, mut parts) = look(shared, bucket, &ids).await?;
     let mut call = shared.terms(bucket).call(RewriteArguments {});
-    let (mut done, mut asked) = (0, Vec::new());
+    let (mut done, mut sent) = (0, Vec::new());
     for Rewriting { id, was, payload } in rewritings {
         if parts.is_empty() && done > 0 {
             break;
@@ -89,9 +89,9 @@ async fn rewrite_some(
             new: &new,
         }
         .add_to(&mut call.command);
-        asked.push(done);
+        sent.push(done);
     }
-    if asked.is_empty() {
+    if sent.is_empty() {
         return Ok((rewritings.len().min(done), 0, now_us));
     }
     let link = shared.links.for_pushes(bucket);
@@ -101,9 +101,9 @@ async fn rewrite_some(
         changed: count,
         looked,
     } = RewriteReply::read(&mut parts)?;
-    if looked == 0 || looked > asked.len() {
+    if looked == 0 || looked > sent.len() {
         return Err(unreadable("rewrite"));
     }
-    let done = asked.get(looked).map_or(done, |next| next - 1); // it handles the first one at least
+    let done = sent.get(looked).map_or(done, |next| next - 1); // it handles the first one at least
     Ok((done, count, now_us))
 }

@@ -97,9 +97,9 @@ pub(in crate::store::redis) async fn settle(
 
 /// Decodes the reply of a settle: the time, whether there is earlier work, and of each of the first
 /// settlements whether it was accepted.
-pub fn read_settled(mut parts: ReplyReader, asked: usize) -> Result<(u64, bool, Vec<bool>)> {
+pub fn read_settled(mut parts: ReplyReader, sent: usize) -> Result<(u64, bool, Vec<bool>)> {
     let reply = SettleReply::read(&mut parts)?;
-    if reply.accepted.len() > asked || (reply.accepted.is_empty() && asked > 0) {
+    if reply.accepted.len() > sent || (reply.accepted.is_empty() && sent > 0) {
         return Err(unreadable("settle"));
     }
     Ok((reply.now, reply.earlier, reply.accepted))

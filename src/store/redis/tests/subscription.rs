@@ -35,7 +35,7 @@ fn listen_with(url: &str, options: &ConnectionOptions) -> (Notifications, Arc<Co
     let target = Target::parse(url).expect(url);
     let counts = Arc::new(Counts::default());
     let earlier = Arc::clone(&counts);
-    let told = NotificationCallbacks {
+    let callbacks = NotificationCallbacks {
         earlier: Box::new(move |bucket| {
             let mut buckets = earlier.buckets.lock();
             *buckets.entry(bucket.clone()).or_default() += 1;
@@ -43,7 +43,7 @@ fn listen_with(url: &str, options: &ConnectionOptions) -> (Notifications, Arc<Co
         called: Box::new(|bucket| panic!("nobody has called for {bucket}")),
     };
     (
-        Notifications::open(&target, options, "duly", "me", told),
+        Notifications::open(&target, options, "duly", "me", callbacks),
         counts,
     )
 }
@@ -189,14 +189,14 @@ async fn an_idle_subscription_costs_next_to_nothing() {
     let (news, _counts) = listen(&server.url());
     news.add(&(0..80).map(bucket).collect::<Vec<_>>());
     until("it listens", || news.is_healthy()).await;
-    let asked = || {
+    let commands = || {
         let stats = server.cli(&["INFO", "commandstats"]);
         let lines = stats.lines().filter(|line| !line.contains("_info"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
-    let before = asked();
+    let before = commands();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(asked(), before);
+    assert_eq!(commands(), before);
 }
 
 #[tokio::test]

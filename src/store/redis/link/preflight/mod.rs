@@ -115,7 +115,7 @@ pub(in crate::store::redis) fn nothing_is_evicted(
     target: &Target,
     values: &str,
 ) -> Result<()> {
-    if info.maxmemory_policy == "noeviction" || target.asked.eviction_allowed == Some(true) {
+    if info.maxmemory_policy == "noeviction" || target.choices.eviction_allowed == Some(true) {
         return Ok(());
     }
     Err(Error::invalid(format!(

@@ -6,7 +6,7 @@
 --
 -- Returns a text with "1" for each permitted command, "2" for each that the server does not know, and
 -- "0" for each other.
-local answers = {}
+local replies = {}
 local at = 1
 while at <= #ARGV do
   local words = tonumber(ARGV[at])
@@ -18,10 +18,10 @@ while at <= #ARGV do
   end
   local error = type(allowed) == "table" and allowed.err or tostring(allowed)
   if not known and error:find("Invalid command", 1, true) then
-    answers[#answers + 1] = "2"
+    replies[#replies + 1] = "2"
   else
-    answers[#answers + 1] = (known and allowed == true) and "1" or "0"
+    replies[#replies + 1] = (known and allowed == true) and "1" or "0"
   end
   at = at + 1 + words
 end
-return table.concat(answers)
+return table.concat(replies)

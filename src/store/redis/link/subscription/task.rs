@@ -160,10 +160,10 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
         // A node that says nothing is passed over: there is another one the next time.
         let nodes = self.slots.as_ref().map(Slots::masters).unwrap_or_default();
         let nodes: Vec<_> = nodes.into_iter().chain(named).collect();
-        let Some(asked) = fastrand::choice(&nodes) else {
+        let Some(queried) = fastrand::choice(&nodes) else {
             return;
         };
-        let slots = match self.read_slots_of(asked).await {
+        let slots = match self.read_slots_of(queried).await {
             Ok(slots) => slots,
             Err(error) => {
                 tracing::debug!("failed to read the slots of a cluster: {error}");
@@ -177,7 +177,7 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
             .collect();
         let is_replaced = |(channel, by): &(&Vec<u8>, &u64)| {
             // What a node says of itself proves nothing.
-            let owner = slots.owner(channel).filter(|owner| *owner != asked);
+            let owner = slots.owner(channel).filter(|owner| *owner != queried);
             let owner = owner.and_then(|owner| slots.id_of(owner));
             let node = nodes.get(by);
             owner.is_some_and(|owner| node.is_some_and(|node| owner != *node))

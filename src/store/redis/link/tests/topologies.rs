@@ -246,12 +246,12 @@ async fn a_node_that_hangs_holds_up_nobody_but_its_own_calls() {
     // A new connection as well as an existing one.
     while !in_vain.is_empty() || calls < 100 {
         for key in &elsewhere {
-            let asked = Instant::now();
+            let called = Instant::now();
             count(&link, key).await.expect("its node answers");
             assert!(
-                asked.elapsed() < Duration::from_secs(2),
+                called.elapsed() < Duration::from_secs(2),
                 "{:?}",
-                asked.elapsed()
+                called.elapsed()
             );
             calls += 1;
         }

@@ -117,7 +117,7 @@ impl Cluster {
         deadline: Instant,
     ) -> RedisResult<Vec<Value>> {
         let everywhere = self.slots().everywhere();
-        let asked = everywhere.into_iter().map(|address| async move {
+        let queries = everywhere.into_iter().map(|address| async move {
             let node = self.node(&address);
             let asking = async {
                 let up = node.connection().await?;
@@ -132,7 +132,7 @@ impl Cluster {
             reply_by(patience, asking).await
         });
         let (mut values, mut away) = (Vec::new(), None);
-        for reply in join_all(asked).await {
+        for reply in join_all(queries).await {
             match reply {
                 Ok(reply) => values.extend(reply),
                 Err(error) if is_of_the_connection(&error) => away = Some(error),
@@ -306,7 +306,7 @@ impl Cluster {
         let patience = self.0.options.connect_timeout;
         let mut known = self.slots().masters();
         known.extend(self.0.named.iter().cloned());
-        let asked = self
+        let queries = self
             .by_nearness(known)
             .into_iter()
             .zip(0..)
@@ -320,13 +320,13 @@ impl Cluster {
                 }
                 .boxed()
             });
-        let mut asked: FuturesUnordered<_> = asked.collect();
+        let mut queries: FuturesUnordered<_> = queries.collect();
         let (mut last, mut fullest) = (Err(late()), Slots::default());
         let until = Instant::now() + patience;
         while !fullest.is_complete() {
             let next = match fullest.served() {
-                0 => asked.next().await,
-                _ => timeout_at(until, asked.next()).await.unwrap_or(None),
+                0 => queries.next().await,
+                _ => timeout_at(until, queries.next()).await.unwrap_or(None),
             };
             match next {
                 Some(Ok(slots)) if slots.served() > fullest.served() => {

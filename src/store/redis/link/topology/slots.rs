@@ -36,7 +36,7 @@ pub(super) async fn ask_slots(
 impl Slots {
     /// Decodes the reply to `CLUSTER SLOTS`; `asked` is the node that sent it, since a node that
     /// does not know its own address leaves it out.
-    pub fn read(reply: Value, asked: &Address) -> RedisResult<Self> {
+    pub fn read(reply: Value, queried: &Address) -> RedisResult<Self> {
         let wrong = || {
             RedisError::from((
                 Theirs::UnexpectedReturnType,
@@ -46,9 +46,9 @@ impl Slots {
         let ranges = ranges(reply).ok_or_else(wrong)?;
         let mut slots = Self::default();
         for (first, last, node, replicas) in ranges {
-            let replicas = replicas.into_iter().filter_map(|it| named(it, asked));
+            let replicas = replicas.into_iter().filter_map(|it| named(it, queried));
             slots.replicas.extend(replicas.map(|(address, _)| address));
-            let (address, id) = named(node, asked).ok_or_else(wrong)?;
+            let (address, id) = named(node, queried).ok_or_else(wrong)?;
             if let Some(id) = id {
                 slots.ids.insert(address.clone(), id);
             }
@@ -138,7 +138,7 @@ fn ranges(reply: Value) -> Option<Vec<Range>> {
 }
 
 /// Returns the address of a node and its name.
-fn named(node: Value, asked: &Address) -> Option<(Address, Option<Vec<u8>>)> {
+fn named(node: Value, queried: &Address) -> Option<(Address, Option<Vec<u8>>)> {
     let Value::Array(parts) = node else {
         return None;
     };
@@ -147,7 +147,7 @@ fn named(node: Value, asked: &Address) -> Option<(Address, Option<Vec<u8>>)> {
         Value::BulkString(host) if !host.is_empty() && host != b"?" => {
             String::from_utf8(host).ok()?
         }
-        _ => asked.host.clone(),
+        _ => queried.host.clone(),
     };
     let port = number(&parts.next()?)?;
     let id = match parts.next() {

@@ -106,7 +106,7 @@ pub struct Target {
     pub(in crate::store::redis) login: Login,
     pub(in crate::store::redis) database: i64,
     pub(in crate::store::redis) tls: Option<Tls>,
-    pub(in crate::store::redis) asked: UrlChoices,
+    pub(in crate::store::redis) choices: UrlChoices,
 }
 
 const FORMS: &str =
@@ -141,7 +141,7 @@ impl Target {
         options.refuse_what_is_left()?;
         Ok(Self {
             tls,
-            asked: options.asked,
+            choices: options.choices,
             ..target
         })
     }
@@ -217,7 +217,7 @@ fn unix(rest: &str, options: &mut QueryParameters) -> Result<Target> {
         },
         database: options.database.take().unwrap_or(0),
         tls: None,
-        asked: UrlChoices::default(),
+        choices: UrlChoices::default(),
     })
 }
 
@@ -276,6 +276,6 @@ fn network(kind: Kind, rest: &str, options: &mut QueryParameters) -> Result<Targ
         login,
         database: database_of(database)?,
         tls: None,
-        asked: UrlChoices::default(),
+        choices: UrlChoices::default(),
     })
 }

@@ -14,7 +14,7 @@ const CONNECTIONS_MAX: usize = 64;
 /// The parameters, until the parts that use them have taken them.
 #[derive(Default)]
 pub(super) struct QueryParameters {
-    pub(super) asked: UrlChoices,
+    pub(super) choices: UrlChoices,
     pub(super) ca: Option<PathBuf>,
     pub(super) database: Option<i64>,
     pub(super) user: Option<String>,
@@ -37,13 +37,13 @@ impl QueryParameters {
     }
 
     fn set(&mut self, key: &str, value: String) -> Result<()> {
-        let asked = &mut self.asked;
+        let choices = &mut self.choices;
         match key {
-            "prefix" => asked.prefix = Some(prefix(value)?),
-            "connections" => asked.connections = Some(connections(&value)?),
-            "timeout" => asked.timeout = Some(time(key, &value)?),
-            "connect_timeout" => asked.connect_timeout = Some(time(key, &value)?),
-            "eviction" => asked.eviction_allowed = Some(eviction(&value)?),
+            "prefix" => choices.prefix = Some(prefix(value)?),
+            "connections" => choices.connections = Some(connections(&value)?),
+            "timeout" => choices.timeout = Some(time(key, &value)?),
+            "connect_timeout" => choices.connect_timeout = Some(time(key, &value)?),
+            "eviction" => choices.eviction_allowed = Some(eviction(&value)?),
             "ca" => self.ca = Some(PathBuf::from(value)),
             "db" => self.database = Some(database_of(&value)?),
             "user" => self.user = Some(value),

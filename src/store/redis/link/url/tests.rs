@@ -23,7 +23,7 @@ fn plain(place: Place) -> Target {
         login: Login::default(),
         database: 0,
         tls: None,
-        asked: UrlChoices::default(),
+        choices: UrlChoices::default(),
     }
 }
 
@@ -137,7 +137,7 @@ fn every_form_says_where_the_servers_are() {
 
 #[test]
 fn options_are_read_on_every_form() {
-    let asked = UrlChoices {
+    let choices = UrlChoices {
         prefix: Some("shop".to_owned()),
         connections: Some(2),
         timeout: Some(Duration::from_secs(5)),
@@ -154,7 +154,7 @@ fn options_are_read_on_every_form() {
         "redis-cluster://h",
     ] {
         let url = format!("{form}?{query}");
-        assert_eq!(Target::parse(&url).expect(&url).asked, asked, "{url}");
+        assert_eq!(Target::parse(&url).expect(&url).choices, choices, "{url}");
     }
 }
 
