@@ -1,6 +1,6 @@
 //! Connects to a target: one server, sentinels or a cluster.
 //!
-//! Why not the package's cluster client (1.8): it sends a call again after its connection broke and
+//! Why not the package's cluster client (1.8, and 2.0.0-rc.2 is the same there): it sends a call again after its connection broke and
 //! does not tell that the first may have been executed, so a push would take its own first try for
 //! a duplicate; and while one node is gone, it reads the slots anew for the calls of all nodes.
 
