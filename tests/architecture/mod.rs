@@ -4,6 +4,7 @@
 //! beside each are tests that pass it made-up files and expect its complaint, to prove that the
 //! check can fail.
 
+mod alone;
 mod circles;
 mod counted;
 mod documents;
