@@ -4,7 +4,6 @@
 //! beside each are tests that pass it made-up files and expect its complaint, to prove that the
 //! check can fail.
 
-mod alone;
 mod circles;
 mod counted;
 mod documents;
@@ -14,6 +13,7 @@ mod impls;
 mod links;
 mod manners;
 mod names;
+mod packages;
 mod proxy;
 mod rooms;
 mod scripts;

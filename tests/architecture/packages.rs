@@ -1,10 +1,10 @@
-//! The packages that a check of `duly` with one feature takes: those that other steps have compiled.
+//! The packages that others need: each is used, and none is compiled twice.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
 use crate::architecture::expect_none;
-use crate::architecture::files::{File, root};
+use crate::architecture::files::{File, project, root, words};
 
 /// The packages that a command of cargo compiles, each with its features.
 fn packages(arguments: &[&str]) -> BTreeSet<String> {
@@ -65,4 +65,65 @@ fn what_a_feature_alone_needs_is_compiled_already() {
     let wrong =
         others.map(|it| format!("{it}: not so in a build of all; see tests/features/Cargo.toml"));
     expect_none(&wrong.collect::<Vec<_>>());
+}
+
+/// The folders of the packages that have code, with a slash.
+const FOLDERS: &[&str] = &[
+    "",
+    "conformance/",
+    "dashboards/web/",
+    "macros/",
+    "options/",
+    "outbox/",
+    "server/",
+    "tests/power/",
+];
+
+/// Named for its features alone, which others use.
+const FOR_FEATURES: &[&str] = &["server/Cargo.toml: sqlx"];
+
+/// Packages that a manifest asks for, and that no code beside it names.
+fn unused(manifest: &File, code: &[File]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut is_list = false;
+    for line in manifest.text.lines() {
+        if let Some(table) = line.strip_prefix('[') {
+            is_list = table.ends_with("dependencies]");
+        } else if let Some((name, _)) = line.split_once(" = ")
+            && is_list
+            && !line.starts_with('#')
+        {
+            let in_code = name.replace('-', "_");
+            let names = |file: &File| words(&file.text, &in_code).next().is_some();
+            if !code.iter().filter(|file| file.is_rust()).any(names) {
+                wrong.push(format!("{}: {name}", manifest.path));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn no_package_is_asked_for_in_vain() {
+    let mut wrong = Vec::new();
+    for package in FOLDERS {
+        let folders = ["src", "tests", "examples", "benches"].map(|it| format!("{package}{it}"));
+        let mut code = project(&folders.each_ref().map(String::as_str));
+        let build = format!("{package}build.rs");
+        if root().join(&build).exists() {
+            code.push(File::read(&build));
+        }
+        wrong.extend(unused(&File::read(&format!("{package}Cargo.toml")), &code));
+    }
+    wrong.retain(|it| !FOR_FEATURES.contains(&it.as_str()));
+    expect_none(&wrong);
+}
+
+#[test]
+fn a_package_that_nobody_uses_is_found() {
+    let manifest = "[package]\nname = \"a\"\n[dependencies]\nb-c = \"1\"\nd = { version = \"1\" }\n\n\
+                    [target.'cfg(unix)'.dev-dependencies]\n# e = \"2\"\nf = \"1\"\n[features]\ng = []\n";
+    let code = [File::new("src/a.rs", "use b_c::D;\nfn f2() {}\n")];
+    let found = unused(&File::new("Cargo.toml", manifest), &code);
+    assert_eq!(found, ["Cargo.toml: d", "Cargo.toml: f"]);
 }
