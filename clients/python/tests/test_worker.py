@@ -110,7 +110,9 @@ def test_no_more_run_at_a_time_than_allowed(place: Place) -> None:
     assert sorted(done) == list(range(30))
 
 
-def test_a_stop_lets_handlers_end_and_costs_others_no_attempt(place: Place) -> None:
+def test_a_stop_lets_handlers_end_and_costs_others_no_attempt(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
     go = asyncio.Event()
     begun: list[int] = []
 
@@ -137,6 +139,7 @@ def test_a_stop_lets_handlers_end_and_costs_others_no_attempt(place: Place) -> N
 
     asyncio.run(case())
     assert len(begun) == 4
+    assert caplog.text == "", "a stream that ends as it was told to is nothing to warn of"
 
 
 def test_a_stop_hands_back_what_takes_longer_than_its_grace(place: Place) -> None:

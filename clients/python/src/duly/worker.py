@@ -133,8 +133,10 @@ class Worker:
             except (DeniedError, InvalidError):
                 raise  # another try would be refused as well
             except (ConnectionFailed, ProblemError) as error:
+                if self._stopping.is_set():
+                    break  # as it was told to
                 failures = 1 if loop.time() - begun >= STREAM_LASTED else failures + 1
-                log.warning("stream of %s ended: %s", self.queue, error)
+                log.warning("no leases of %s for now: %s", self.queue, error)
                 pause = max(self._backoff.pause(failures), asked_pause(error))
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), pause)
