@@ -304,7 +304,7 @@ def test_a_thousand_handlers_run_at_a_time(place: Place) -> None:
 
         async with AsyncClient(**place) as client:
             await client.push_many("q", map(NewEvent, range(1_000)))
-            async with running(Worker(client, "q", handle, concurrency=1_000, ttr=600)):
+            async with running(Worker(client, "q", handle, concurrency=1_000, ttr=600, grace=600)):
                 await until("all are done", lambda: len(done) == 1_000)
             assert await client.lease("q") == []
 
