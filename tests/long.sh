@@ -4,7 +4,7 @@
 #
 #     tests/long.sh            runs every part
 #     tests/long.sh <part>...  runs these: simulation stress model payloads schedules hostile embedded names stops
-#                              syscalls crash redis server outbox held records journal neighbours power benches mutants
+#                              syscalls crash redis server described outbox held records journal neighbours power benches mutants
 #
 # What it sets of the environment, a million seeds of the simulation among it, wins nothing over what
 # is set already. Seeds are printed. tests/run.sh installs what is needed.
@@ -106,6 +106,9 @@ server() {
         --nocapture --test-threads=1
     default DULY_AXE all
     cargo test --quiet --locked --package duly-server --all-features --test server -- axe
+}
+described() {
+    tests/described.sh 100
 }
 outbox() {
     default DULY_OUTBOX_CASES 30
