@@ -100,7 +100,7 @@ pub(crate) fn broken_in_rust(guides: &[File]) -> Vec<String> {
         for (line, number) in guide.text.lines().zip(1..) {
             if let Some(kind) = line.strip_prefix("```") {
                 is_rust = kind.starts_with("rust");
-            } else if is_rust && (line == "#" || line.starts_with("# ")) {
+            } else if is_rust && (line.trim() == "#" || line.trim_start().starts_with("# ")) {
                 broken.push(format!(
                     "{}:{number}: is hidden in one place only",
                     guide.path
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_link_without_a_label_and_a_hidden_line_are_found() {
-        let text = "[here](#head) [there](b.md) [c]\n```rust\n# hidden\n#[test]\n```\n\
+        let text = "[here](#head) [there](b.md) [c]\n```rust\n    # hidden\n#[test]\n```\n\
                     ```toml\n# a comment\n```\n[c]: c.md\n";
         assert_eq!(
             broken_in_rust(&[File::new("a.md", text)]),
