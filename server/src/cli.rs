@@ -7,7 +7,7 @@ use crate::command::OperatorCommand;
 use crate::demo::Demo;
 use clap::{Args, Parser, Subcommand};
 use duly_server::Settings;
-use duly_server::settings::{ClockKind, Overrides, SettingsError};
+use duly_server::settings::{ClockKind, Overrides, SettingsError, address};
 
 /// A delayed job queue over HTTP, and the commands of its operator.
 ///
@@ -37,10 +37,10 @@ pub(crate) struct Serve {
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The address of the API [default: 127.0.0.1:7777]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
     /// The address of the admin interface [default: 127.0.0.1:7778]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     admin_listen: Option<SocketAddr>,
     /// The store of the pool `default`: memory:, sqlite:FILE, redis://HOST or redis-cluster://HOSTS
     /// [default: sqlite:duly.db]

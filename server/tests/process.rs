@@ -19,6 +19,8 @@ fn an_unknown_setting_is_named() {
         ("[limits]\nconnections = 0", "limits.connections"),
         ("[jobs]\ntries = 0", "jobs.tries"),
         ("[api]\ntls_key = 'x'", "tls_certificate"),
+        ("[api]\nlisten = 'localhost:7777'", "such as 127.0.0.1:7777"),
+        ("[admin]\nlisten = 7778", "such as 127.0.0.1:7777"),
     ] {
         let error = Settings::from_toml(text).unwrap_err().to_string();
         assert!(error.contains(key), "{error}");

@@ -133,7 +133,12 @@ impl HttpClient {
                 .body(body);
         }
         let failed = |error: reqwest::Error| {
-            let text = format!("{} does not respond: {error}", self.base);
+            let hint = if error.is_connect() {
+                "; `duly serve` starts a server"
+            } else {
+                ""
+            };
+            let text = format!("{} does not respond{hint}: {error}", self.base);
             CommandError::new(Failure::Unavailable, with_causes(text, &error))
         };
         let response = request.send().await.map_err(failed)?;
@@ -164,12 +169,28 @@ impl HttpClient {
             (Some(detail), Failure::Usage | Failure::NotFound | Failure::Conflict) => {
                 detail.to_owned()
             }
+            (_, Failure::Denied) if status == StatusCode::UNAUTHORIZED => {
+                format!(
+                    "the server refuses, {status}: {}",
+                    self.credentials_needed()
+                )
+            }
             (detail, _) => {
                 let detail = detail.unwrap_or("no reason is given");
                 format!("the server refuses, {status}: {detail}")
             }
         };
         CommandError::new(failure, text)
+    }
+
+    /// Says what to give where the server does not know who asks.
+    fn credentials_needed(&self) -> &'static str {
+        let given = self.authorization.as_deref();
+        if given.is_some_and(|given| given.starts_with("Bearer")) {
+            "it knows no such token; give one of its own by --token or the variable DULY_TOKEN"
+        } else {
+            "give an account of it, `name:password`, by --account or the variable DULY_ACCOUNT"
+        }
     }
 
     fn not_understood(&self, error: &serde_json::Error) -> CommandError {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use duly::Bus;
 use duly::config::Settings;
+use duly_server::settings::address;
 use duly_server::{Server, Settings as ServerSettings};
 use tokio::net::TcpListener;
 
@@ -26,10 +27,10 @@ const NAMESPACE: &str = "shop";
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     /// The address of the dashboard; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7788")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, default_value = "127.0.0.1:7788")]
     listen: SocketAddr,
     /// The address of the API; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7789")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, default_value = "127.0.0.1:7789")]
     api: SocketAddr,
     /// Ends by itself after so many seconds [default: it runs until Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]

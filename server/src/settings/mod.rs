@@ -3,6 +3,7 @@
 //! Every setting has a default, so that `duly serve` works with nothing. An unknown key is an error
 //! that names the key.
 
+mod address;
 mod load;
 mod texts;
 mod webhooks;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+pub use self::address::address;
 pub use self::load::{Overrides, SettingsError};
 pub use self::webhooks::WebhookSettings;
 
@@ -69,6 +71,7 @@ impl std::str::FromStr for ClockKind {
 #[serde(default, deny_unknown_fields)]
 pub struct ApiSettings {
     /// The address; port 0 takes a free one. Default: `127.0.0.1:7777`.
+    #[serde(deserialize_with = "address::listen")]
     pub listen: SocketAddr,
     /// A PEM file with the certificate chain; with it the listener speaks TLS.
     pub tls_certificate: Option<PathBuf>,
@@ -91,6 +94,7 @@ impl Default for ApiSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct AdminSettings {
     /// The address; port 0 takes a free one. Default: `127.0.0.1:7778`.
+    #[serde(deserialize_with = "address::listen")]
     pub listen: SocketAddr,
     /// Names and passwords for basic authentication; without any, tokens and limits are open to
     /// whoever reaches the listener.

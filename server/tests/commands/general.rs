@@ -17,6 +17,10 @@ fn a_store_in_a_file_is_never_made_by_a_command() {
 #[test]
 fn wrong_usage_has_exit_code_2() {
     duly(&["queue", "lisst"]).fails(2, "'list'");
+    for address in ["7777", ":7777", "localhost:7777", "127.0.0.1"] {
+        duly(&["serve", "--listen", address]).fails(2, "such as 127.0.0.1:7777");
+        duly(&["demo", "--api", address]).fails(2, "such as 127.0.0.1:7777");
+    }
     duly(&["queue", "list", "--store", "oracle:x"]).fails(2, "oracle");
     let both = ["--store", "memory:", "--server", "http://x"];
     duly(&[&["queue", "list"], &both[..]].concat()).fails(2, "cannot be used with");
@@ -134,7 +138,7 @@ fn a_server_that_does_not_respond_has_exit_code_5() {
     duly(&[
         "queue", "show", "ns.mail", "--token", "t", "--server", &server,
     ])
-    .fails(5, "does not respond");
+    .fails(5, "does not respond; `duly serve` starts a server");
 }
 
 #[test]
