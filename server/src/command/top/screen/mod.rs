@@ -17,10 +17,19 @@ use crate::command::top::view::{HEADS, View};
 const CHART_FROM: u16 = 14;
 const CHART_HEIGHT: u16 = 4;
 
+/// The lines beside the rows of the table and the load.
+const FRAME_HEIGHT: u16 = 4;
+
+/// Whether the load is drawn: not where it would hide queues that fit without it.
+fn has_load(height: u16, queues: usize) -> bool {
+    let fits = |load: u16| queues <= usize::from(height.saturating_sub(FRAME_HEIGHT + load));
+    height >= CHART_FROM && (fits(CHART_HEIGHT) || !fits(0))
+}
+
 /// Draws everything; without colours what matters is bold or reversed.
 pub(super) fn draw(frame: &mut Frame<'_>, view: &mut View, now_ms: u64, colours: bool) {
     let area = frame.area();
-    let chart = if area.height >= CHART_FROM {
+    let chart = if has_load(area.height, view.rows().count()) {
         CHART_HEIGHT
     } else {
         0

@@ -138,6 +138,39 @@ fn few_queues_are_all_shown_with_the_load_of_the_selected_one() {
 }
 
 #[test]
+fn no_queue_is_hidden_by_the_load_of_another() {
+    for (queues, height, has_load) in [
+        (6, 14, true),
+        (7, 14, false),
+        (10, 14, false),
+        (11, 14, true),
+    ] {
+        let queues = (0..queues).map(|number| queue(&format!("q{number:02}"), 7, None));
+        let overview = OverviewView {
+            queues: queues.collect(),
+            now_ms: STORE_MS,
+            ..OverviewView::default()
+        };
+        let count = overview.queues.len();
+        let step = ForecastStep {
+            until_ms: NOW_MS,
+            events: 12,
+        };
+        let forecast = Some(("q00".to_owned(), Ok(vec![step])));
+        let mut view = View::new(Order::Name, Duration::from_secs(2));
+        view.update(NOW_MS, Ok(Sample { overview, forecast }));
+        let lines = drawn(&mut view, 80, height);
+        let shown = lines.iter().filter(|line| line.starts_with("q0")).count();
+        let loads = lines
+            .iter()
+            .filter(|line| line.contains("fall due"))
+            .count();
+        assert_eq!(loads, usize::from(has_load), "{count}: {lines:#?}");
+        assert!(count > 10 || shown == count + loads, "{count}: {lines:#?}");
+    }
+}
+
+#[test]
 fn a_small_window_shows_the_queues_and_no_load() {
     for (width, height) in [(40, 8), (20, 5), (3, 2), (1, 1)] {
         let lines = drawn(&mut view(), width, height);
