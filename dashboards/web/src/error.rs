@@ -9,10 +9,13 @@ use crate::access::AccessError;
 use crate::grant::GrantEnd;
 
 /// Why a page is not shown or an action not done.
-#[derive(Debug)]
+///
+/// Its response has the words alone: the guard makes a page of them, as it knows the dashboard.
+#[derive(Clone, Debug)]
 pub(crate) struct PageError {
     status: StatusCode,
     text: String,
+    field: Option<&'static str>,
 }
 
 pub(crate) type Result<T, E = PageError> = std::result::Result<T, E>;
@@ -20,15 +23,38 @@ pub(crate) type Result<T, E = PageError> = std::result::Result<T, E>;
 #[derive(Template)]
 #[template(path = "error.html")]
 struct ErrorPage<'a> {
+    base: &'a str,
     status: u16,
     title: &'a str,
     text: &'a str,
+    /// The path of the page before, where that is not the first one.
+    back: Option<&'a str>,
 }
 
 impl PageError {
     pub(crate) fn new(status: StatusCode, text: impl Into<String>) -> Self {
-        let text = text.into();
-        Self { status, text }
+        Self {
+            status,
+            text: text.into(),
+            field: None,
+        }
+    }
+
+    /// Names the field of the form that is wrong.
+    pub(crate) fn of(self, field: &'static str) -> Self {
+        Self {
+            field: Some(field),
+            ..self
+        }
+    }
+
+    /// The field of the form that is wrong, if it is one.
+    pub(crate) fn field(&self) -> Option<&'static str> {
+        self.field
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     pub(crate) fn status(&self) -> StatusCode {
@@ -92,15 +118,31 @@ impl From<askama::Error> for PageError {
 
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
-        let title = self.status.canonical_reason().unwrap_or("Error");
-        let page = ErrorPage {
-            status: self.status.as_u16(),
-            title,
-            text: &self.text,
-        };
-        let html = page.render().unwrap_or_else(|_| "error".to_owned());
-        (self.status, Html(html)).into_response()
+        let mut response = (self.status, self.text.clone()).into_response();
+        response.extensions_mut().insert(self);
+        response
     }
+}
+
+/// Makes a page of a response that is an error: it says what is wrong, and leads back.
+pub(crate) fn page(mut response: Response, base: &str, back: Option<&str>) -> Response {
+    let Some(error) = response.extensions_mut().remove::<PageError>() else {
+        return response;
+    };
+    let page = ErrorPage {
+        base,
+        status: error.status.as_u16(),
+        title: error.status.canonical_reason().unwrap_or("Error"),
+        text: &error.text,
+        back: back.filter(|back| *back != "/"),
+    };
+    let (mut parts, _) = response.into_parts();
+    let (headers, body) = match page.render() {
+        Ok(page) => Html(page).into_response().into_parts(),
+        Err(_) => error.text.into_response().into_parts(),
+    };
+    parts.headers.extend(headers.headers);
+    Response::from_parts(parts, body)
 }
 
 /// Renders a page.

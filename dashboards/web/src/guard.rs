@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq;
 
 use crate::access::{Role, User};
 use crate::app::App;
-use crate::error::PageError;
+use crate::error::{self, PageError};
 use crate::grant::{Extent, Grant, Identity};
 use crate::sessions::random_id;
 use crate::text::{self, Fields};
@@ -92,6 +92,11 @@ pub(crate) async fn guard(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let back = page_before(request.headers(), &app.base).map(str::to_owned);
+    let finish = |response, cookie| {
+        let response = error::page(response, &app.base, back.as_deref());
+        finish(response, cookie)
+    };
     if request.method() != Method::GET
         && request.method() != Method::HEAD
         && !is_own_origin(request.headers())
@@ -114,6 +119,14 @@ pub(crate) async fn guard(
     let cookie = fresh.map(|id| set_cookie(&app, &browser, VISIT, &id));
     request.extensions_mut().insert(browser);
     finish(next.run(request).await, cookie)
+}
+
+/// Returns the page of this dashboard, by its path below `base`, from which a browser comes.
+fn page_before<'a>(headers: &'a HeaderMap, base: &str) -> Option<&'a str> {
+    let address = headers.get(header::REFERER)?.to_str().ok()?;
+    let (_, address) = address.split_once("://")?;
+    let path = &address[address.find('/')?..];
+    path.strip_prefix(base).filter(|path| text::is_local(path))
 }
 
 fn finish(mut response: Response, cookie: Option<HeaderValue>) -> Response {

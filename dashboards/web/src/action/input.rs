@@ -33,7 +33,7 @@ pub(super) fn meant(queue: &QueueName) -> Result<()> {
 pub(super) fn delay(fields: &Fields) -> Result<Duration> {
     let seconds = number(fields, "delay")?.unwrap_or(0.0);
     Duration::try_from_secs_f64(seconds)
-        .map_err(|_| PageError::invalid("the delay must be 0 to 4294967295 seconds"))
+        .map_err(|_| PageError::invalid("the delay must be 0 to 4294967295 seconds").of("delay"))
 }
 
 /// Reads the rate of a sweep.
@@ -42,9 +42,8 @@ pub(super) fn rate(fields: &Fields) -> Result<f64> {
     if (0.001..=1e6).contains(&rate) {
         Ok(rate)
     } else {
-        Err(PageError::invalid(
-            "the rate must be 0.001 to 1000000 in a second",
-        ))
+        let text = "the rate must be 0.001 to 1000000 in a second";
+        Err(PageError::invalid(text).of("rate"))
     }
 }
 
@@ -55,7 +54,7 @@ pub(super) fn too_many() -> PageError {
 }
 
 /// Reads a number, which may have a fraction.
-pub(super) fn number(fields: &Fields, name: &str) -> Result<Option<f64>> {
+pub(super) fn number(fields: &Fields, name: &'static str) -> Result<Option<f64>> {
     let Some(text) = fields.get(name) else {
         return Ok(None);
     };
@@ -65,6 +64,7 @@ pub(super) fn number(fields: &Fields, name: &str) -> Result<Option<f64>> {
             "{name} is “{}”; it must be a number",
             text::shown(text, 40)
         ))
+        .of(name)
     };
     number.map(Some).ok_or_else(wrong)
 }

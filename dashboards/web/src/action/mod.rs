@@ -1,4 +1,5 @@
-//! Actions: what each needs, and the page that asks before it is done; [`perform`] does it.
+//! Actions: what each needs, and the page that asks before it is done, and again where what was
+//! entered is wrong; [`perform`] does it.
 
 mod chosen;
 mod events;
@@ -43,7 +44,16 @@ struct ConfirmPage {
     is_dangerous: bool,
     hidden: Vec<(&'static str, String)>,
     inputs: Vec<Input>,
+    /// The input that is wrong, and why.
+    wrong: Option<PageError>,
     back: String,
+}
+
+impl ConfirmPage {
+    fn is_wrong(&self, input: &Input) -> bool {
+        let wrong = self.wrong.as_ref().and_then(PageError::field);
+        wrong == Some(input.name)
+    }
 }
 
 /// A field to fill in.
@@ -140,11 +150,22 @@ pub(crate) async fn confirm(
 ) -> Result<Response> {
     let action = Action::parse(&name)?;
     check(&visit, action)?;
-    let mut fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
+    let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
+    ask(&app, &visit, action, fields, None).await
+}
+
+/// Shows the question; once more with what was entered if that is wrong.
+async fn ask(
+    app: &App,
+    visit: &Visit,
+    action: Action,
+    mut fields: Fields,
+    wrong: Option<PageError>,
+) -> Result<Response> {
     let mut dry_run = None;
     let subject = match action {
         Action::ReviveAll | Action::DropAll => {
-            let filter = sweep_filter(&fields, &visit)?;
+            let filter = sweep_filter(&fields, visit)?;
             let page = in_time(filter.letters(&app.bus).limit(DRY_RUN).page()).await?;
             let many = count(
                 page.items.len(),
@@ -158,42 +179,42 @@ pub(crate) async fn confirm(
             format!("Dead letters {}", filter.words())
         }
         _ if action.is_of_events() => {
-            let (subject, count) = events::selection(&app, &visit, &fields).await?;
+            let (subject, count) = events::selection(app, visit, &fields).await?;
             dry_run = Some(count);
             subject
         }
         Action::Purge => {
-            let (subject, count) = events::asked_purge(&app, &visit, &fields).await?;
+            let (subject, count) = events::asked_purge(app, visit, &fields).await?;
             dry_run = Some(count);
             subject
         }
         _ if action.of_each().is_some() => {
-            let (subject, count) = chosen::selection(&app, &visit, action, &fields).await?;
+            let (subject, count) = chosen::selection(app, visit, action, &fields).await?;
             dry_run = Some(count);
             subject
         }
         Action::Replay => {
-            let (subject, count) = replay::selection(&app, &visit, &mut fields).await?;
+            let (subject, count) = replay::selection(app, visit, &mut fields).await?;
             dry_run = Some(count);
             subject
         }
         Action::Stop => format!("Sweep {}", fields.get("id").unwrap_or_default()),
         _ if action.is_of_schedule() => {
-            let schedule = schedule::found(&app, &visit, &fields).await?;
+            let schedule = schedule::found(app, visit, &fields).await?;
             let queue = schedule.options.queue();
             format!("Schedule {} of queue {queue}", schedule.name)
         }
         _ => {
-            let queue = name_of(&visit, fields.get("queue").unwrap_or_default())?;
+            let queue = name_of(visit, fields.get("queue").unwrap_or_default())?;
             match fields.get("id") {
                 Some(id) => format!("Event {id} of queue {queue}"),
                 None => format!("Queue {queue}"),
             }
         }
     };
-    let inputs = match action {
+    let mut inputs = match action {
         Action::Rate => {
-            let queue = name_of(&visit, fields.get("queue").unwrap_or_default())?;
+            let queue = name_of(visit, fields.get("queue").unwrap_or_default())?;
             let control = in_time(app.bus.controls()).await?.remove(&queue);
             let rate = control.and_then(|control| control.rate);
             vec![Input {
@@ -219,6 +240,11 @@ pub(crate) async fn confirm(
         Action::Replay => replay::inputs(),
         _ => Vec::new(),
     };
+    if wrong.is_some() {
+        for input in &mut inputs {
+            input.value = fields.text(input.name);
+        }
+    }
     let hidden = [
         "queue",
         "id",
@@ -250,8 +276,9 @@ pub(crate) async fn confirm(
         button: action.button(),
         is_dangerous: action.is_dangerous(),
         inputs,
+        wrong,
         back: back(action, &fields),
-        frame: app.frame(&visit, "", action.title()),
+        frame: app.frame(visit, "", action.title()),
     })
 }
 
@@ -263,12 +290,14 @@ pub(crate) async fn act(
 ) -> Result<Response> {
     let action = Action::parse(&name)?;
     check(&visit, action)?;
-    let done = if let Some(each) = action.of_each() {
-        chosen::perform(&app, &visit, (action, each), &fields).await?
-    } else {
-        let (done, target) = perform::perform(&app, &visit, action, &fields).await?;
-        app.audit(&visit.user, action.audited(), &target).await;
-        done
+    let done = match done(&app, &visit, action, &fields).await {
+        Ok(done) => done,
+        Err(error) if error.field().is_some() => {
+            let status = error.status();
+            let page = ask(&app, &visit, action, fields, Some(error)).await?;
+            return Ok((status, page).into_response());
+        }
+        Err(error) => return Err(error),
     };
     if let Some(queue) = fields.get("queue").and_then(|queue| queue.parse().ok()) {
         app.sampler.refresh(&queue).await;
@@ -277,6 +306,16 @@ pub(crate) async fn act(
     let separator = if back.contains('?') { '&' } else { '?' };
     let to = format!("{}{back}{separator}{}", app.base, visit.done_query(&done));
     Ok(Redirect::to(&to).into_response())
+}
+
+/// Does an action, and records who did it; returns what was done.
+async fn done(app: &App, visit: &Visit, action: Action, fields: &Fields) -> Result<String> {
+    if let Some(each) = action.of_each() {
+        return chosen::perform(app, visit, (action, each), fields).await;
+    }
+    let (done, target) = perform::perform(app, visit, action, fields).await?;
+    app.audit(&visit.user, action.audited(), &target).await;
+    Ok(done)
 }
 
 /// Reads the filter of a sweep; who sees some queues only has to name one.

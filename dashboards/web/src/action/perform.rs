@@ -62,7 +62,8 @@ pub(super) async fn perform(
                 Some(_) => turn_with_room(app, visit, &queue).await?,
                 None => None,
             };
-            bus.set_rate(&queue, rate).await?;
+            let set = bus.set_rate(&queue, rate).await;
+            set.map_err(|error| PageError::from(error).of("rate"))?;
             match rate {
                 Some(rate) => format!("The rate of {queue} is {rate} in a second."),
                 None => format!("{queue} has no rate any more."),

@@ -130,11 +130,13 @@ pub(super) async fn sweep(app: &App, visit: &Visit, fields: &Fields) -> Result<(
     let name = fields.get("name").unwrap_or_default();
     let mut replay = app.bus.replay(name);
     if let Some(version) = fields.get("version") {
-        let wrong = |_| PageError::invalid("the version must be a number from 0 to 4294967295");
+        let text = "the version must be a number from 0 to 4294967295";
+        let wrong = |_| PageError::invalid(text).of("version");
         replay = replay.version(version.parse().map_err(wrong)?);
     }
     // A name that is too long is told now, and not by the sweep.
-    replay.push(&[]).await?;
+    let named = replay.push(&[]).await;
+    named.map_err(|error| PageError::from(error).of("name"))?;
     let words = words(fields);
     let name = shown(name, 128);
     let target = format!("{queue}{words}, replay {name}");

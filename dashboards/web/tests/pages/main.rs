@@ -18,6 +18,7 @@ mod lasting;
 mod narrow;
 mod outbox;
 mod redis;
+mod refused;
 mod replay;
 mod schedules;
 mod site;
