@@ -13,11 +13,19 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
+/// How many Tab keys lead through any page of a test.
+const TABS_MAX: usize = 300;
+
 /// A browser, which ends with its value.
 pub(super) struct Browser {
     pub(super) page: Client,
     driver: Child,
     _folder: tempfile::TempDir,
+}
+
+/// The path of links and buttons of a text, in the part of a page.
+fn path_of(within: &str, text: &str) -> String {
+    format!("{within}//*[self::a or self::button][starts-with(normalize-space(.), '{text}')]")
 }
 
 /// A command of the protocol of Chromium's own tools.
@@ -174,6 +182,31 @@ impl Browser {
         self.page.perform_actions(keys).await.expect("keys");
     }
 
+    /// Follows a link or presses a button as [`press`](Self::press) does, by keyboard alone: by the Tab
+    /// key from where the focus is, and Enter.
+    pub(super) async fn press_by_key(&self, within: &str, text: &str) {
+        const ENTER: char = '\u{E007}';
+        let path = path_of(within, text);
+        let found = self.page.wait().for_element(Locator::XPath(&path)).await;
+        found.unwrap_or_else(|error| panic!("{path}: {error}"));
+        // What is live may be replaced meanwhile, so it is looked up each time.
+        let is_there = format!(
+            "return document.evaluate({}, document, null, XPathResult.FIRST_ORDERED_NODE_TYPE, null)\
+             .singleNodeValue === document.activeElement",
+            json!(path)
+        );
+        for _ in 0..TABS_MAX {
+            if self.run(&is_there).await == true {
+                let keys = KeyActions::new("keyboard".to_owned());
+                let keys = keys.then(KeyAction::Down { value: ENTER });
+                let keys = keys.then(KeyAction::Up { value: ENTER });
+                return self.page.perform_actions(keys).await.expect("keys");
+            }
+            self.tabs(1).await;
+        }
+        panic!("no Tab key reaches {path}");
+    }
+
     /// Types a text into a field.
     pub(super) async fn types(&self, field: &str, text: &str) {
         let field = self.page.wait().for_element(Locator::Css(field)).await;
@@ -191,10 +224,15 @@ impl Browser {
         main.text().await.ok()
     }
 
+    /// Returns whether the page has a text.
+    pub(super) async fn sees_now(&self, text: &str) -> bool {
+        self.text().await.is_some_and(|shown| shown.contains(text))
+    }
+
     /// Waits for a text of the page.
     pub(super) async fn sees(&self, text: &str) {
         let looked = async {
-            while !self.text().await.is_some_and(|shown| shown.contains(text)) {
+            while !self.sees_now(text).await {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
@@ -206,9 +244,7 @@ impl Browser {
 
     /// Follows a link or presses a button of this text, in the part of the page under `within`.
     pub(super) async fn press(&self, within: &str, text: &str) {
-        let path = format!(
-            "{within}//*[self::a or self::button][starts-with(normalize-space(.), '{text}')]"
-        );
+        let path = path_of(within, text);
         // What is live may be replaced between finding and pressing.
         for tried in 0..5 {
             let found = self.page.wait().for_element(Locator::XPath(&path)).await;

@@ -1,4 +1,5 @@
-//! What an operator is asked most, by a telephone: each is found from the first page by what is seen.
+//! What an operator is asked most, by a telephone, a tablet and at a desk: each is found from the first
+//! page by what is seen.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -44,19 +45,39 @@ async fn world() -> World {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_with_a_telephone_finds_what_is_asked() {
+    finds_what_is_asked(("light", 390, 844), false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_with_a_tablet_finds_what_is_asked() {
+    finds_what_is_asked(("dark", 768, 1024), false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_with_a_keyboard_alone_finds_what_is_asked() {
+    finds_what_is_asked(("light", 1440, 900), true).await;
+}
+
+async fn finds_what_is_asked((scheme, width, height): (&str, u32, u32), by_keyboard: bool) {
     let world = world().await;
     let browser = Browser::start().await;
-    browser.looks("light", 390, 844).await;
+    browser.looks(scheme, width, height).await;
+    let press = async |within: &str, text: &str| {
+        if by_keyboard {
+            browser.press_by_key(within, text).await;
+        } else {
+            browser.press(within, text).await;
+        }
+    };
     let first = format!("http://{}/dashboard/", world.server.admin_address());
     browser.goto(&first).await;
 
     // Who paused the queue.
     browser.sees("ns.reminders is paused").await;
-    browser
-        .press("//li[contains(., 'reminders is paused')]", "Open queue")
-        .await;
+    let paused = "//li[contains(., 'reminders is paused')]";
+    press(paused, "Open queue").await;
     browser.sees("No handler of it starts").await;
-    browser.press("//main", "Who paused it").await;
+    press("//main", "Who paused it").await;
     browser.sees("queue paused").await;
     let line = browser
         .run("return document.querySelector('main tbody tr').textContent")
@@ -66,15 +87,13 @@ async fn an_operator_with_a_telephone_finds_what_is_asked() {
     assert!(line.contains("ns.reminders"), "{line}");
 
     // The throughput of yesterday, and what was done then.
-    browser.press("//nav", "History").await;
+    press("//nav", "History").await;
     browser.sees("All queues").await;
     assert_eq!(total(&browser, "Done").await, "0");
-    browser.press("//main", "Earlier").await;
+    press("//main", "Earlier").await;
     browser.sees("Peak").await;
     assert_eq!(total(&browser, "Done").await, "3");
-    browser
-        .press("//dt[.='Peak']/following-sibling::dd", "")
-        .await;
+    press("//dt[.='Peak']/following-sibling::dd", "").await;
     browser.sees("Succeeded").await;
 
     // The event of customer 42, while it waits.
@@ -83,13 +102,13 @@ async fn an_operator_with_a_telephone_finds_what_is_asked() {
     let keys = "return [...document.querySelectorAll('td[data-label=Key]')]\
                 .map(it => it.textContent).join()";
     assert_eq!(browser.run(keys).await, "customer:42,customer:42");
-    browser.press("//tbody/tr[1]/th", "").await;
+    press("//tbody/tr[1]/th", "").await;
     browser.sees("customer:42").await;
     browser.sees("Due").await;
     browser.page.back().await.expect("the page before");
 
     // All of the customer are cancelled, and nothing of another.
-    browser.press("//main", "Cancel those that match").await;
+    press("//main", "Cancel those that match").await;
     browser.sees("2 events match.").await;
     let focus = "return document.activeElement.id";
     assert_eq!(
@@ -97,7 +116,7 @@ async fn an_operator_with_a_telephone_finds_what_is_asked() {
         "question",
         "it is read out at once"
     );
-    browser.press("//main//form", "Cancel").await;
+    press("//main//form", "Cancel").await;
     browser.sees("2 so far, done").await;
     for queue in ["mail", "reminders"] {
         let path = format!("/v1/ns/queues/{queue}");
