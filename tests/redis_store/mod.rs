@@ -25,6 +25,7 @@ mod evicting;
 mod expiring;
 mod failover;
 mod faulty;
+mod fetches;
 mod format;
 mod full;
 mod functions;

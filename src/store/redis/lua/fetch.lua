@@ -177,9 +177,9 @@ local function whole_part(member, kind, room)
   end
 end
 
--- Leases an event that is alone, or sets it aside. Returns what has become of it: "stale" where it does
--- not wait there, "newer" where only a newer duly can read it.
-local function look_at(id, state, body, is_waiting, due)
+-- Leases an event that is alone, or sets it aside; `times`: due and moved of one in the delay set. Returns
+-- what has become of it: "stale" where it does not wait there, "newer" where only a newer duly can read it.
+local function look_at(id, state, body, is_waiting, times)
   if not is_waiting then
     passed_over = passed_over + 1
     return "stale"
@@ -190,13 +190,18 @@ local function look_at(id, state, body, is_waiting, due)
     newer = newer + 1
     return "newer"
   end
-  if due then
-    state = due_state(state, u64(tonumber(due)) .. moved_now, sub(body, 5, 12))
+  local is_plain, fingerprint = not (deadline or has_extras(body)), sub(body, 5, 12)
+  if is_plain and times and not state then -- nearly all that are read ahead
+    give(id, "L" .. FRESH .. times .. fingerprint .. NEVER .. plain, body)
+    return "leased"
   end
-  if deadline or has_extras(body) then
+  if times then
+    state = due_state(state, times, fingerprint)
+  end
+  if is_plain then
+    give(id, lease_state(state, fingerprint, plain), body)
+  else
     take(id, read_state(state), body)
-  else -- nearly all
-    give(id, lease_state(state, sub(body, 5, 12), plain), body)
   end
   return "leased"
 end
@@ -293,6 +298,7 @@ local function take_due(due)
     ends[i], looked = #ids, i
   end
   local states, body_of = read_all("HMGET", STATE, ids), reader_of(ids)
+  local last_due, times
   for i = 1, looked do -- `entries` or `members`
     local its, at, part = #members[i] == MEMBER_OF_PART and "gone", ends[i], parts[i] and parts[i][2]
     if is_spent() or (count == limit and not its) then
@@ -304,7 +310,10 @@ local function take_due(due)
       local kind = states[at] and byte(states[at]) or 83
       local is_waiting = (kind == 83 or kind == 82) and not place_of(members[i]) -- left by a call that failed
       surplus = surplus + (kind == 82 and is_waiting and 1 or 0)
-      its = look_at(members[i], states[at], is_waiting and body_of(at), is_waiting, due[2 * i])
+      if due[2 * i] ~= last_due then -- many share it
+        last_due, times = due[2 * i], u64(tonumber(due[2 * i])) .. moved_now
+      end
+      its = look_at(members[i], states[at], is_waiting and body_of(at), is_waiting, times)
     end
     if its == "newer" then
       stays = stays + 1
@@ -455,7 +464,11 @@ while count < limit and may_look() do -- `limit` events, `PASSED_MAX` others
   if #due == 0 then
     break
   end
-  looked = looked + take_due(due)
+  local taken_of_it = take_due(due)
+  looked = looked + taken_of_it
+  if taken_of_it == #due / 2 and taken_of_it < want then -- there are no more
+    break
+  end
 end
 reply[REPLY.full] = may_look() and 0 or 1
 commit()

@@ -31,8 +31,8 @@ local function move_alone(ids, dues)
 end
 
 while count < limit do -- `limit` events
-  local due = call("ZRANGE", DELAY, "-inf", now_ms, "BYSCORE", "LIMIT", seen, math.min(limit - count, AT_ONCE),
-    "WITHSCORES")
+  local want, was = math.min(limit - count, AT_ONCE), seen
+  local due = call("ZRANGE", DELAY, "-inf", now_ms, "BYSCORE", "LIMIT", seen, want, "WITHSCORES")
   local ids, dues, members = {}, {}, {}
   for i = 1, #due / 2 do
     members[i] = due[2 * i - 1]
@@ -63,7 +63,7 @@ while count < limit do -- `limit` events
     seen, last = seen + 1, member
   end
   move_alone(ids, dues)
-  if #due == 0 then
+  if seen - was == #members and #members < want then -- there are no more
     break
   end
 end

@@ -68,7 +68,10 @@ local function place_of(id)
     read_pages({ id })
     page = pages[sub(id, 1, NAME)]
   end
-  for _, part in ipairs(page and page.parts or {}) do
+  if not page then -- nearly always
+    return nil
+  end
+  for _, part in ipairs(page.parts) do
     if place >= part.first and place < part.first + part.count then
       return page, part, place - part.first + 1
     end
@@ -201,15 +204,23 @@ local function counter_of_events()
 end
 
 -- Returns when the last of the next `crowd` scheduled events is due, ms, if that is within `span` of
--- `next_ms`, when the first one is.
+-- `next_ms`, when the first one is. It reads one due time: each costs more than all else of a member.
 local function due_of_crowd(next_ms, crowd, span)
-  local found = call("ZRANGE", DELAY, next_ms, next_ms + span, "BYSCORE", "LIMIT", 0, crowd, "WITHSCORES")
-  for i = 1, #found, 2 do
-    crowd = crowd - events_of(found[i])
-    if crowd <= 0 then
-      return tonumber(found[i + 1])
+  local last
+  if call("ZCARD", SIZES) == 0 then
+    last = call("ZRANGE", DELAY, crowd - 1, crowd - 1)[1]
+  else
+    local near = math.min(call("ZCOUNT", DELAY, next_ms, next_ms + span), crowd)
+    for _, member in ipairs(call("ZRANGE", DELAY, 0, near - 1)) do -- `crowd` members
+      crowd = crowd - events_of(member)
+      if crowd <= 0 then
+        last = member
+        break
+      end
     end
   end
+  local due = last and tonumber(call("ZSCORE", DELAY, last))
+  return due and due <= next_ms + span and due or nil
 end
 
 -- Takes a part out of its page, which `add_pages` writes.
