@@ -301,8 +301,13 @@ fn command(name: &str, home: &Home) -> Command {
     command
 }
 
-/// Where a program of the server is; Debian keeps it beside the `PATH`.
+/// Where a program of the server is: in the folder that `DULY_POSTGRES` names, which has those of another
+/// version, or where Debian keeps it beside the `PATH`.
 fn program(name: &str) -> PathBuf {
+    let other = std::env::var_os("DULY_POSTGRES").map(|folder| Path::new(&folder).join(name));
+    if let Some(other) = other.filter(|other| other.exists()) {
+        return other;
+    }
     let versions = fs::read_dir("/usr/lib/postgresql");
     let mut found: Vec<PathBuf> = versions
         .into_iter()
