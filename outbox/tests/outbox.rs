@@ -35,6 +35,7 @@ mod ordered;
 mod partly;
 mod plain;
 mod pushed;
+mod racing;
 mod relay;
 mod restored;
 mod retried;

@@ -127,12 +127,12 @@ impl SqliteSource {
         if is_empty.await? {
             return Ok(TakeReply::Nothing);
         }
-        let (page, rows) = self.run(claim).await?;
+        let (page, rows, has_deferred) = self.run(claim).await?;
         if rows.is_empty() {
             return Ok(TakeReply::Locked); // another relay was faster
         }
         self.taken = Some(page);
-        Ok(TakeReply::Rows(rows))
+        Ok(TakeReply::Rows { rows, has_deferred })
     }
 
     async fn close_page(&mut self, closing: Closing) -> Result<bool> {
@@ -154,6 +154,11 @@ fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
             "integer not null default 1",
         ),
         ("duly_outbox", "anew", "integer not null default 0"),
+        (
+            "duly_outbox_deferred",
+            "order_key",
+            "text not null default ''",
+        ),
     ] {
         let sql = "select count(*) > 0 and sum(name = ?2) = 0 from pragma_table_info(?1)";
         let lacks: bool = tx.query_row(sql, [table, column], |row| row.get(0))?;
@@ -164,8 +169,8 @@ fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
     tx.commit()
 }
 
-/// Stores that the next rows may have been pushed, and returns them.
-fn claim(connection: &mut Connection) -> rusqlite::Result<(Page, Vec<Row>)> {
+/// Stores that the next rows may have been pushed, and returns them, and whether others are deferred.
+fn claim(connection: &mut Connection) -> rusqlite::Result<(Page, Vec<Row>, bool)> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let (pushed, claims): (i64, i64) = tx.query_row(
         "update duly_outbox_step set claims = claims + 1 returning pushed, claims",
@@ -206,8 +211,10 @@ fn claim(connection: &mut Connection) -> rusqlite::Result<(Page, Vec<Row>)> {
     if let Some(last) = page.numbers.last().filter(|last| **last > pushed) {
         tx.execute("update duly_outbox_step set pushed = ?1", [last])?;
     }
+    let has_deferred = "select exists (select 1 from duly_outbox_deferred)";
+    let has_deferred = tx.query_row(has_deferred, [], |row| row.get(0))?;
     tx.commit()?;
-    Ok((page, rows))
+    Ok((page, rows, has_deferred))
 }
 
 /// Returns how many bytes a value has.
@@ -276,9 +283,14 @@ fn close(connection: &mut Connection, page: &Page, closing: &Closing) -> rusqlit
     }
     for row in &closing.deferred {
         tx.execute(
-            "insert into duly_outbox_deferred (at, repeated, event, bucket) \
-             select at, ?2, event, ?3 from duly_outbox where n = ?1",
-            params![number(row.place), row.is_repeated || is_shared, row.group],
+            "insert into duly_outbox_deferred (at, repeated, event, bucket, order_key) \
+             select at, ?2, event, ?3, ?4 from duly_outbox where n = ?1",
+            params![
+                number(row.place),
+                row.is_repeated || is_shared,
+                row.waits.group,
+                row.waits.order()
+            ],
         )?;
     }
     let mut deleted = 0;
@@ -314,6 +326,10 @@ impl Source for SqliteSource {
 
     fn groups(&mut self, behind: String) -> BoxFuture<'_, Result<Vec<String>>> {
         Box::pin(self.run(|connection| deferred::groups(connection, behind)))
+    }
+
+    fn deferred_keys(&mut self, keys: Vec<String>) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(self.run(|connection| deferred::keys(connection, keys)))
     }
 
     fn take_deferred(
