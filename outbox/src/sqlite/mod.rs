@@ -2,4 +2,5 @@
 
 pub(crate) mod deferred;
 pub(crate) mod driver;
+mod earlier;
 pub(crate) mod source;
