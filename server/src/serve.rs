@@ -18,7 +18,7 @@ use crate::clock::ManualClock;
 use crate::http::access_log::{self, AccessLog};
 use crate::http::listener::{Listener, Socket};
 use crate::http::tls::Certificates;
-use crate::http::{defaults, unread, whole};
+use crate::http::{defaults, peer, unread, whole};
 use crate::job_id::JobIds;
 use crate::places::Places;
 use crate::pools::Pools;
@@ -227,11 +227,14 @@ impl Server {
         };
         // Probes name this host in ways of their own, and learn nothing of value.
         let known_host = middleware::from_fn_with_state(Arc::clone(app), origin::known_host);
+        let proxies: Arc<[_]> = Arc::from(settings.admin.trusted_proxies.as_slice());
+        let forwarded = middleware::from_fn_with_state(proxies, peer::forwarded);
         let metrics = get(lmstfy::admin::metrics).with_state((Arc::clone(app), Arc::default()));
         let admin = admin
             .route("/metrics", metrics)
             .layer(middleware::from_fn(whole::run))
             .layer(known_host)
+            .layer(forwarded)
             .route("/healthz", get(health::live))
             .route("/readyz", get(health::ready).with_state(Arc::clone(app)));
         let admin = layered("admin", app, admin);

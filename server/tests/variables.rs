@@ -10,7 +10,7 @@ use crate::kills::Program;
 use crate::world::{client, reply};
 
 /// Each setting, and a text that it may be.
-const SETTINGS: [(&str, &str); 36] = [
+const SETTINGS: [(&str, &str); 37] = [
     ("clock", "system"),
     ("api.listen", "127.0.0.1:0"),
     ("api.tls_certificate", "a.crt"),
@@ -18,6 +18,7 @@ const SETTINGS: [(&str, &str); 36] = [
     ("admin.listen", "127.0.0.1:0"),
     ("admin.accounts.ann", "a password"),
     ("admin.hosts", "duly.internal, duly.example"),
+    ("admin.trusted_proxies", "10.0.0.0/8, ::1"),
     ("admin.state", "memory:"),
     ("admin.dashboard", "false"),
     ("admin.behind_tls", "true"),

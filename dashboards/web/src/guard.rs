@@ -21,6 +21,7 @@ use crate::error::{self, PageError};
 use crate::grant::{Extent, Grant, Identity};
 use crate::sessions::random_id;
 use crate::text::{self, Fields};
+use crate::throttle::DEVICE;
 
 /// The cookie that a login sets: the id of its session.
 const SESSION: &str = "duly_session";
@@ -143,9 +144,14 @@ fn finish(mut response: Response, cookie: Option<HeaderValue>) -> Response {
     response
 }
 
-/// Returns the header that sets a cookie of this session; an empty value removes it.
+/// Returns the header that sets a cookie until the browser ends, or for longer if it is that of the
+/// browser; an empty value removes it.
 fn set_cookie(app: &App, browser: &Browser, name: &str, value: &str) -> HeaderValue {
-    let ends = if value.is_empty() { "; Max-Age=0" } else { "" };
+    let ends = match name {
+        _ if value.is_empty() => "; Max-Age=0",
+        DEVICE => "; Max-Age=31536000",
+        _ => "",
+    };
     let secure = if browser.is_secure { "; Secure" } else { "" };
     let text = format!(
         "{name}={value}; Path={}; HttpOnly; SameSite=Strict{secure}{ends}",
@@ -155,7 +161,7 @@ fn set_cookie(app: &App, browser: &Browser, name: &str, value: &str) -> HeaderVa
     HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(header::COOKIE).into_iter();
     let pairs = lines
         .filter_map(|line| line.to_str().ok())
@@ -179,10 +185,17 @@ fn is_own_origin(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Returns the header that lets a browser keep a session.
-pub(crate) fn session_cookie(app: &App, parts: &Parts, session: &str) -> Option<HeaderValue> {
-    let browser = parts.extensions.get::<Browser>()?;
-    Some(set_cookie(app, browser, SESSION, session))
+/// Returns the headers that let a browser keep a session, and that it was logged in with.
+pub(crate) fn login_cookies(
+    app: &App,
+    parts: &Parts,
+    session: &str,
+    device: &str,
+) -> impl Iterator<Item = HeaderValue> {
+    let browser = parts.extensions.get::<Browser>();
+    let cookies = [(SESSION, session), (DEVICE, device)];
+    let cookies = cookies.map(|(name, value)| Some(set_cookie(app, browser?, name, value)));
+    cookies.into_iter().flatten()
 }
 
 /// Ends the session of a browser, if it has one.

@@ -58,7 +58,10 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
     let is_long = credentials.name.len() > TEXT_MAX || credentials.secret.len() > TEXT_MAX;
     let address = parts.extensions.get::<ConnectInfo<SocketAddr>>();
     let address = address.map(|ConnectInfo(address)| address.ip());
-    let attempt = match app.throttle.attempt(address, &credentials.name) {
+    let attempt = match app
+        .throttle
+        .attempt(address, &parts.headers, &credentials.name)
+    {
         Ok(attempt) => attempt,
         Err(wait) => return Ok(too_many(wait)),
     };
@@ -80,7 +83,8 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
     guard::end_session(&app, &parts.headers);
     let session = app.sessions.begin(credentials, &user)?;
     let mut response = Redirect::to(&format!("{}{to}", app.base)).into_response();
-    if let Some(cookie) = guard::session_cookie(&app, &parts, &session) {
+    let device = app.throttle.device(&user);
+    for cookie in guard::login_cookies(&app, &parts, &session, &device) {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
     Ok(response)

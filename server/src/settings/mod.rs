@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use serde::Deserialize;
 
 pub use self::address::address;
@@ -112,6 +113,11 @@ pub struct AdminSettings {
     /// Whether browsers reach it only through a proxy with TLS: then the cookies of the dashboard
     /// are sent over nothing else. Default: `false`.
     pub behind_tls: bool,
+    /// The proxies before it, as addresses or networks: what they say in `X-Forwarded-For` is the
+    /// client, for the throttle of logins and for the audit. Others are not believed. A list, or in the
+    /// environment a text with commas. Default: none.
+    #[serde(deserialize_with = "texts::networks")]
+    pub trusted_proxies: Vec<IpNet>,
 }
 
 /// Leaves passwords out.
@@ -133,6 +139,7 @@ impl Default for AdminSettings {
             state: None,
             dashboard: true,
             behind_tls: false,
+            trusted_proxies: Vec::new(),
         }
     }
 }

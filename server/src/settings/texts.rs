@@ -1,5 +1,9 @@
-//! A list of texts: a list in a file, a text with commas in the environment.
+//! A list of texts or networks: a list in a file, a text with commas in the environment.
 
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 pub(super) fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
@@ -17,4 +21,17 @@ pub(super) fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D
             parts.map(str::to_owned).collect()
         }
     })
+}
+
+/// Reads networks, or addresses, from a list or a text.
+pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
+    let network = |text: String| {
+        let network = text.parse::<IpAddr>().map(IpNet::from);
+        network.or_else(|_| text.parse()).map_err(|_| {
+            D::Error::custom(format!(
+                "\"{text}\" is no network; a network is an address and a length, as 10.1.0.0/16"
+            ))
+        })
+    };
+    texts(from)?.into_iter().map(network).collect()
 }

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
-use super::texts::texts;
+use super::texts::networks;
 
 /// `[webhooks]`: the delivery of queues to URLs.
 #[derive(Clone, Debug, Deserialize)]
@@ -103,20 +103,6 @@ impl WebhookSettings {
         }
         Ok(())
     }
-}
-
-/// Reads networks from a list, or from a text with commas.
-fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
-    let texts = texts(from)?;
-    let parsed = texts.iter().map(|text| {
-        text.parse().map_err(|_| {
-            serde::de::Error::custom(format!(
-                "webhooks.allow_networks has \"{text}\"; a network is an address and a length, \
-                 such as 10.1.0.0/16"
-            ))
-        })
-    });
-    parsed.collect()
 }
 
 #[cfg(test)]

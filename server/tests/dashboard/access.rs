@@ -44,7 +44,19 @@ pub(crate) const VISIT: &str = "duly_visit=vvvvvvvvvvvvvvvvvvvvvvvv";
 
 /// Sends the form of a login to the dashboard at a URL.
 pub(crate) async fn log_in(url: &str, name: &str, secret: &str) -> crate::world::Reply {
-    let page = client().get(format!("{url}/login")).header("cookie", VISIT);
+    log_in_with(url, name, secret, VISIT).await
+}
+
+/// As [`log_in`], with these cookies.
+pub(crate) async fn log_in_with(
+    url: &str,
+    name: &str,
+    secret: &str,
+    cookies: &str,
+) -> crate::world::Reply {
+    let page = client()
+        .get(format!("{url}/login"))
+        .header("cookie", cookies);
     let page = reply(page).await;
     let form = [
         ("csrf", csrf(&page.text)),
@@ -53,7 +65,7 @@ pub(crate) async fn log_in(url: &str, name: &str, secret: &str) -> crate::world:
     ];
     let request = client()
         .post(format!("{url}/login"))
-        .header("cookie", VISIT);
+        .header("cookie", cookies);
     reply(with_form(request, &form)).await
 }
 

@@ -3,7 +3,7 @@
 use duly_server::Server;
 use reqwest::{Method, RequestBuilder};
 
-use super::access::{VISIT, csrf, log_in, session, with_form};
+use super::access::{VISIT, csrf, log_in, log_in_with, session, with_form};
 use crate::rights::admin_settings;
 use crate::world::{Place, Reply, World, client, reply};
 
@@ -67,6 +67,104 @@ async fn guesses_are_as_slow_wherever_they_are_made() {
         // Others are checked.
         assert_eq!(log_in(&dashboard, "bob", "x").await.status, 401);
         assert_eq!(basic(&url, "bob", "x").await.status, 401);
+        server.stop().await;
+    }
+}
+
+/// Guesses until that is refused.
+async fn guess_until_refused(dashboard: &str) {
+    for guess in 0..40 {
+        if log_in(dashboard, "ann", &format!("guess {guess}"))
+            .await
+            .status
+            == 429
+        {
+            return;
+        }
+    }
+    panic!("guesses are not slowed down");
+}
+
+/// All are behind one proxy, so they have one address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_logged_in_before_gets_in_while_others_guess() {
+    let (server, url) = server("").await;
+    let dashboard = format!("{url}/dashboard");
+    let first = log_in(&dashboard, "ann", "secret").await;
+    assert_eq!(first.status, 303);
+    let cookies = first.headers.get_all("set-cookie").iter();
+    let device = cookies.map(|it| it.to_str().unwrap());
+    let device = device.filter(|it| it.starts_with("duly_device="));
+    let [device] = device.collect::<Vec<_>>()[..] else {
+        panic!("{first:?}");
+    };
+    assert!(device.contains("HttpOnly; SameSite=Strict") && device.contains("Max-Age"));
+    let device = device.split(';').next().unwrap();
+    let browser = format!("{VISIT}; {device}");
+    // Without the cookie the same login is refused, unless one is allowed again meanwhile.
+    let mut is_locked_out = false;
+    while !is_locked_out {
+        guess_until_refused(&dashboard).await;
+        let login = log_in_with(&dashboard, "ann", "secret", &browser).await;
+        assert_eq!(login.status, 303, "{login:?}");
+        is_locked_out = log_in(&dashboard, "ann", "secret").await.status == 429;
+    }
+    // The cookie is no login, and whoever has it guesses slowly, too.
+    assert_eq!(page(&url, &browser).await.status, 303);
+    let mut guesses = 0..200;
+    let is_slow = loop {
+        let Some(guess) = guesses.next() else {
+            break false;
+        };
+        let guess = format!("another {guess}");
+        let login = log_in_with(&dashboard, "ann", &guess, &browser).await;
+        if login.status == 429 {
+            break true;
+        }
+        assert_eq!(login.status, 401, "{login:?}");
+    };
+    assert!(is_slow);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_a_known_proxy_are_told_apart() {
+    let client = client();
+    for (more, is_known) in [
+        ("trusted_proxies = ['127.0.0.0/8', '::1']", true),
+        ("trusted_proxies = ['192.0.2.1']", false),
+        ("", false),
+    ] {
+        let (server, url) = server(more).await;
+        let send = async |method: Method, path: &str, client_of: &str, password: &str| {
+            let request = client.request(method, format!("{url}{path}"));
+            let request = request.header("X-Forwarded-For", client_of);
+            reply(request.basic_auth("ann", Some(password))).await
+        };
+        let limits = async |client_of: &str, password: &str| {
+            let sent = send(Method::GET, "/limits", client_of, password).await;
+            sent.status.as_u16()
+        };
+        let (mut guesses, mut other) = (0, 0);
+        // One is allowed again from time to time.
+        while other != if is_known { 200 } else { 429 } {
+            // What a client has written itself is before what the proxy adds.
+            let of = format!("198.51.100.{}, 203.0.113.7", guesses % 250);
+            guesses += 1;
+            assert!(guesses < 1_000, "{more}: guesses are not slowed down");
+            if limits(&of, "guess").await == 429 {
+                other = limits("203.0.113.8", "secret").await;
+                assert!(other == 200 || !is_known, "{more}: {other}");
+            }
+        }
+        assert!(guesses > 10, "{more}: {guesses}");
+        if is_known {
+            let path = "/token/ns?description=x";
+            let made = send(Method::POST, path, "203.0.113.8", "secret").await;
+            made.is(201);
+            let audit = send(Method::GET, "/audit", "203.0.113.8", "secret").await;
+            assert_eq!(audit.is(200)["items"][0]["from"], "203.0.113.8");
+        }
         server.stop().await;
     }
 }

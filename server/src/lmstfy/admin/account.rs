@@ -37,7 +37,8 @@ pub(crate) async fn check(
     let Some((user, password)) = credentials(request.headers()) else {
         return unauthorized();
     };
-    let attempt = match app.logins.attempt(peer::address(), user.trim()) {
+    let (address, headers) = (peer::address(), request.headers());
+    let attempt = match app.logins.attempt(address, headers, user.trim()) {
         Ok(attempt) => attempt,
         Err(wait) => return throttled(wait),
     };
