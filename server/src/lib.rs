@@ -12,6 +12,7 @@
 //!
 //! The program is `duly serve`; this library is what it runs, and what its tests start.
 
+mod admission;
 pub mod api;
 mod audited_bulks;
 mod auth;
@@ -39,7 +40,6 @@ mod shared;
 mod shares;
 mod state;
 mod test_clock;
-mod turns;
 mod v1;
 mod waiters;
 mod webhook;

@@ -11,6 +11,7 @@ use duly_dashboard::LoginThrottle;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::Admission;
 use crate::audited_bulks::AuditedBulks;
 use crate::auth::{Grant, LastingGrant, Refusal, Tokens};
 use crate::http::body::{Bodies, BodyError};
@@ -18,9 +19,8 @@ use crate::http::waits::Waits;
 use crate::job_id::JobIds;
 use crate::pools::Pools;
 use crate::settings::Settings;
-use crate::shared::{Result, SharedState, Table};
+use crate::shared::{NAMES_MAX, Result, SharedState, Table};
 use crate::shares::{Bounds, Share, Shares};
-use crate::turns::Turns;
 use crate::waiters::Waiters;
 use crate::webhook::Webhooks;
 
@@ -40,16 +40,6 @@ const RESPONSES: Bounds = Bounds {
     of_each: 128 << 20,
     idle_min: Duration::ZERO,
 };
-
-/// The most requests of a namespace that change settings or webhooks, or wait to do it.
-const CHANGES_MAX: usize = 1_000;
-
-/// The most forecasts of a namespace: one that runs, and those that wait for it.
-const FORECASTS_MAX: usize = 20;
-
-/// The most requests of a namespace that read or change many events: one that runs, and those that
-/// wait for it.
-const SCANS_MAX: usize = 100;
 
 /// A server's own state.
 #[derive(Debug)]
@@ -77,26 +67,22 @@ pub(crate) struct App {
     pub(crate) responses: Arc<Shares>,
     /// The leases and calls of `/v1` that a request of this process waits for.
     pub(crate) waiters: Waiters,
-    /// Held, of each namespace, by what gives its queues settings or a webhook: what it has counted
-    /// holds.
-    pub(crate) changes: Turns,
-    /// Held, of each namespace, by a forecast: a bus has so much time for them, which all share.
-    pub(crate) forecasts: Turns,
-    /// Held, of each namespace, by a step that reads or changes many events: a store does one after the
-    /// other, and those of another namespace come in between.
-    pub(crate) scans: Turns,
+    /// Turns for what is much work.
+    pub(crate) admission: Admission,
     /// Where the next look at the notes of respawned jobs begins.
     pub(crate) respawn_notes: Mutex<String>,
     /// Cancelled when the server stops: parked polls end.
     pub(crate) closing: CancellationToken,
     /// The queues that the shared state knows already.
-    known: Mutex<KnownQueues>,
+    known: Arc<Mutex<KnownQueues>>,
 }
 
 /// The names of known queues, as long as none of them has failed to be written, nor was forgotten.
 #[derive(Debug, Default)]
 struct KnownQueues {
     names: HashSet<String>,
+    /// The namespaces that have no room for more.
+    full: HashSet<String>,
     failures: u64,
     version: u64,
 }
@@ -107,15 +93,6 @@ pub(crate) enum ReadError {
     /// It was not read.
     Body(BodyError),
     /// It was, and its token has ended meanwhile.
-    Refused(Refusal),
-}
-
-/// Why a step of a request was not done, or not to its end.
-#[derive(Debug)]
-pub(crate) enum StepError {
-    /// Too many of its namespace wait for their turn.
-    Crowded,
-    /// The token may not do it, or not any more.
     Refused(Refusal),
 }
 
@@ -144,12 +121,10 @@ impl App {
             line_pushes: Shares::new(LINE_PUSHES),
             responses: Shares::new(RESPONSES),
             waiters: Waiters::default(),
-            changes: Turns::new(CHANGES_MAX),
-            forecasts: Turns::new(FORECASTS_MAX),
-            scans: Turns::new(SCANS_MAX),
+            admission: Admission::default(),
             respawn_notes: Mutex::default(),
             closing,
-            known: Mutex::default(),
+            known: Arc::default(),
         }
     }
 
@@ -168,29 +143,6 @@ impl App {
         Ok((bytes, room, checked.map_err(ReadError::Refused)?))
     }
 
-    /// Does a step that takes its time, as it reads or changes many events: in its turn among those of
-    /// the namespace, and for as long as the token may. Returns also what the token may do after it.
-    pub(crate) async fn step<T>(
-        &self,
-        turns: &Turns,
-        grant: &LastingGrant,
-        step: impl Future<Output = T>,
-    ) -> std::result::Result<(T, Arc<Grant>), StepError> {
-        let in_turn = async {
-            let turn = turns.take(&grant.place()).await;
-            let _turn = turn.ok_or(StepError::Crowded)?;
-            let checked = grant.check(&self.tokens).await;
-            checked.map_err(StepError::Refused)?;
-            Ok(step.await)
-        };
-        let done = tokio::select! {
-            done = in_turn => done?,
-            refusal = grant.ended(&self.tokens) => return Err(StepError::Refused(refusal)),
-        };
-        let checked = grant.check(&self.tokens).await;
-        Ok((done, checked.map_err(StepError::Refused)?))
-    }
-
     fn known(&self) -> parking_lot::MutexGuard<'_, KnownQueues> {
         self.known.lock()
     }
@@ -203,18 +155,42 @@ impl App {
         if !is_as_before || known.names.len() >= KNOWN_MAX {
             (known.version, known.failures) = (version, failures);
             known.names.clear();
+            known.full.clear();
         }
         known
     }
 
-    /// Makes a queue known to `/info`, before the first publish of this process.
+    /// Makes a queue known to `/info`, before the first publish of this process. Where its namespace
+    /// has no room for more names that is logged, and the publish goes on.
     pub(crate) async fn note_queue(&self, pool: &str, namespace: &str, queue: &str) -> Result<()> {
-        let key = format!("{pool}/{namespace}/{queue}");
-        let version = self.shared.recent_version().await?;
-        if self.known_at(version).names.contains(&key) {
-            return Ok(());
+        let (place, version) = (
+            format!("{pool}/{namespace}/"),
+            self.shared.recent_version().await?,
+        );
+        let key = format!("{place}{queue}");
+        {
+            let known = self.known_at(version);
+            if known.names.contains(&key) || known.full.contains(&place) {
+                return Ok(());
+            }
         }
-        if !self.shared.put_soon(Table::Queues, &key, "").await? {
+        let is_full = {
+            let (known, place) = (Arc::clone(&self.known), place.clone());
+            move || {
+                if known.lock().full.insert(place.clone()) {
+                    let (namespace, most) = (place, NAMES_MAX);
+                    tracing::warn!(namespace, most, "names of queues are full");
+                }
+            }
+        };
+        let is_decided = match self.shared.note_queue(&place, queue, is_full).await {
+            Err(error) if error.is_full() => {
+                tracing::warn!(%error, "name of a queue not noted");
+                false
+            }
+            noted => noted?,
+        };
+        if !is_decided {
             return Ok(()); // the next publish tries again
         }
         let mut known = self.known();
@@ -234,7 +210,7 @@ impl App {
     ) -> Result<()> {
         let key = format!("{pool}/{namespace}/{queue}");
         self.known().names.remove(&key);
-        self.shared.remove(Table::Queues, &key).await?;
+        self.shared.forget_queue(&key).await?;
         // Raises the version, by which other servers forget that they have noted it.
         self.shared.put(Table::Forgotten, pool, &key).await
     }

@@ -15,6 +15,7 @@ mod examples;
 mod faults;
 mod full;
 mod hostile;
+mod hung_up;
 mod kills;
 mod kubernetes;
 mod lasting;

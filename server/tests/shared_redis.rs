@@ -4,7 +4,11 @@ use std::process::Command;
 
 use crate::kills::Program;
 use crate::servers::{Cluster, Redis, RedisOptions, WallClock};
-use crate::world::{client, reply, until};
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::rights::tenant;
+use crate::world::{World, client, reply, until};
 
 const STATE: &str = "DULY_SERVER__ADMIN__STATE";
 const TOKEN: &str = "a-token-of-a-shared-redis";
@@ -203,4 +207,39 @@ async fn a_token_that_is_revoked_on_older_data_has_ended_on_every_server() {
         reply(client().delete(revoke)).await.is(204);
         assert!(!publishes(&second).await, "{lost}: it has ended");
     }
+}
+
+/// A namespace has so many names in `/info`, and what is published to another queue is published.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_queues_have_a_bound_in_each_namespace() {
+    let redis = Redis::plain();
+    let world = World::start_beside(&redis.url()).await;
+    let other = tenant(&world, "other", "").await;
+    world.publish("/api/ns/q0", "x").await;
+    let key = redis.cli(&["KEYS", "*queues"]);
+    let fill = "for it = 1, ARGV[1] do redis.call('ZADD', KEYS[1], 0, 'default/ns/q' .. it) end";
+    redis.cli(&["EVAL", fill, "1", key.trim(), "9999"]);
+    let info = async || {
+        let info = world.admin(Method::GET, "/info").await.text;
+        let info: Value = serde_json::from_str(&info).unwrap();
+        let names = |namespace: &str| info[namespace].as_array().map_or(0, Vec::len);
+        (
+            names("ns"),
+            names("other"),
+            info["ns"].to_string().contains("new"),
+        )
+    };
+    assert_eq!(info().await, (10_000, 0, false));
+    for _ in 0..2 {
+        world.publish("/api/ns/new", "x").await;
+        world.publish("/api/ns/q7", "x").await;
+    }
+    let put = other.request(Method::PUT, "/api/other/new").body("x");
+    reply(put).await.is(201);
+    assert_eq!(info().await, (10_000, 1, false));
+    assert_eq!(world.size("new").await, 2);
+    // Where another one is destroyed there is room.
+    world.delete("/api/ns/q9").await.is(204);
+    world.publish("/api/ns/new", "x").await;
+    assert_eq!(info().await, (10_000, 1, true));
 }

@@ -197,57 +197,6 @@ async fn a_large_bulk_that_fails_in_the_middle_is_undone() {
     world.put("/api/ns/q/bulk?delay=3600", &bulk).await.is(201);
 }
 
-/// What was taken of a limit stays taken for a push that goes on without its client.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_hangs_up_in_a_push_has_used_its_limit() {
-    let redis = servers::Redis::plain();
-    let state = with_prefix(&servers::shared().url());
-    let folder = tempfile::tempdir().unwrap();
-    let world = World::start_at_beside(folder, redis.url(), &state).await;
-    let post = |path: &str, kind: &str, body: Value| {
-        let request = world.request(Method::POST, &format!("/v1/ns/queues/{path}"));
-        let request = request.header("Content-Type", kind);
-        request.body(body.to_string())
-    };
-    let (json, lines) = ("application/json", "application/x-ndjson");
-    let one = json!({"payload": 1});
-    let cases = [
-        ("calls", json, json!({"event": one, "wait_ms": 0})),
-        ("events/lines", lines, one.clone()),
-        ("events", lines, one.clone()),
-        ("events", json, json!({"events": [one]})),
-    ];
-    let limit = format!("/token/ns/{}/limit", world.token);
-    for (case, (path, kind, body)) in cases.into_iter().enumerate() {
-        let queue = format!("q{case}");
-        let path = format!("{queue}/{path}");
-        let size = async || world.size(&queue).await;
-        world.admin(Method::DELETE, &limit).await.is(200);
-        // The queue, and what the store keeps of it, are known.
-        reply(post(&path, kind, body.clone())).await;
-        until("it is there", async || size().await == 1).await;
-        // Of another length, so that it begins anew.
-        let of = format!(r#"{{"write":1,"interval":{}}}"#, 3_600 + case);
-        world.admin_with(Method::PUT, &limit, &of).await.is(200);
-        redis.cli(&["CLIENT", "PAUSE", "20000", "WRITE"]);
-        let sent = tokio::spawn(reply(post(&path, kind, body.clone())));
-        for _ in 0..20 {
-            world.get("/v1/nothing").await.is(404);
-        }
-        assert!(!sent.is_finished(), "{path} does not wait for the store");
-        sent.abort();
-        assert!(sent.await.is_err());
-        for _ in 0..20 {
-            world.get("/v1/nothing").await.is(404);
-        }
-        redis.cli(&["CLIENT", "UNPAUSE"]);
-        until("it is there, too", async || size().await == 2).await;
-        let again = reply(post(&path, kind, body)).await;
-        assert!(again.text.contains("throttled"), "{path}: {again:?}");
-        assert_eq!(size().await, 2, "{path}");
-    }
-}
-
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_file_of_the_state_is_its_owners_and_one_servers() {

@@ -21,8 +21,8 @@ pub(crate) use self::scope::{Action, QueuePattern, Scope};
 pub(crate) use self::token::{NewToken, TokenAddress, TokenRow, user_name};
 use self::watched::Watchers;
 use crate::clock;
-use crate::http::peer;
-use crate::shared::{Call, Result, SharedState, Table};
+use crate::http::{peer, whole};
+use crate::shared::{Call, Result, SharedState, StateError, Table};
 
 /// The most tokens in memory; beyond it the memory starts anew.
 const CACHED_MAX: usize = 10_000;
@@ -197,11 +197,17 @@ impl Tokens {
         // A changed window begins anew.
         let (key, window) = (grant.address.key(), limit.window());
         let counter = format!("{key}/{}@{}", action.name(), window.as_secs());
-        match self.state.take(&counter, max, window).await? {
-            Call::Counted(window) => {
-                Ok(Some(LimitedCall::new(self.state.clone(), counter, window)))
+        let state = self.state.clone();
+        let take = async move {
+            match state.take(&counter, max, window).await? {
+                Call::Counted(window) => Ok(LimitedCall::new(state, counter, window)),
+                Call::Throttled(wait) => Err(Refusal::Throttled(wait)),
             }
-            Call::Throttled(wait) => Err(Refusal::Throttled(wait)),
+        };
+        // What a client that hangs up has taken is given back where this ends.
+        match whole::finish(take).await {
+            Some(taken) => taken.map(Some),
+            None => Err(StateError::new("limit", &"the server stops").into()),
         }
     }
 

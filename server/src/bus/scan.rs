@@ -1,5 +1,7 @@
 //! Scans of a queue: its ready jobs and its dead ones, without their bodies.
 
+use std::ops::ControlFlow;
+
 use duly::__server::dead_letters::died_before;
 use duly::__server::payloads;
 use duly::admin::{EventCursor, StoredEvent};
@@ -23,38 +25,19 @@ const FIRST_SCAN_MAX: usize = 1_000_000;
 const PAGE: usize = 1_000;
 
 impl Pool {
-    /// Returns the job of a queue that has been ready for longest, or, where consumers have taken it
-    /// meanwhile, one soon after it.
+    /// Begins a search for the job of a queue that has been ready for longest, or, where consumers
+    /// take it meanwhile, one soon after it.
     ///
     /// A store lists events in an order of its own, so of a queue with more than [`SCAN_MAX`] jobs
     /// it is the one among those.
-    pub(crate) async fn head(&self, queue: &Queue<Body>) -> Result<Option<FoundJob>> {
-        for _ in 0..HEAD_SCANS_MAX {
-            let (ready, now) = (self.stats(queue).await?.ready, self.now());
-            let mut jobs: Vec<(Timestamp, EventId)> = Vec::new();
-            let most = (SCAN_MAX, FIRST_SCAN_MAX);
-            let whole = scan_ready(queue, ready, now, most, |event, has_expired| {
-                if !has_expired {
-                    jobs.push((event.since.unwrap_or(event.due), event.id));
-                }
-            })
-            .await?;
-            if jobs.is_empty() && whole {
-                return Ok(None);
-            }
-            if jobs.is_empty() {
-                return Err(Error::new(
-                    ErrorKind::Unavailable,
-                    format!("no ready job is among the first {FIRST_SCAN_MAX} of the queue"),
-                ));
-            }
-            jobs.sort_unstable();
-            let job = self.first_ready(queue, &jobs).await?;
-            if job.is_some() {
-                return Ok(job);
-            }
+    pub(crate) fn head<'a>(&'a self, queue: &'a Queue<Body>) -> HeadSearch<'a> {
+        HeadSearch {
+            pool: self,
+            queue,
+            scans: 0,
+            scan: None,
+            jobs: Vec::new(),
         }
-        Ok(None)
     }
 
     /// Returns the first of these jobs, or one soon after it, that is still ready. Consumers take
@@ -81,11 +64,9 @@ impl Pool {
     pub(crate) async fn size(&self, queue: &Queue<Body>) -> Result<usize> {
         let ready = self.stats(queue).await?.ready;
         let mut expired = 0;
-        let most = (PAGE, PAGE);
-        scan_ready(queue, ready, self.now(), most, |_, has_expired| {
-            expired += usize::from(has_expired);
-        })
-        .await?;
+        let mut scan = ReadyScan::new(ready, self.now(), (PAGE, PAGE));
+        let mut count = |_: &StoredEvent, has_expired| expired += usize::from(has_expired);
+        while scan.page(queue, &mut count).await?.is_none() {}
         Ok(ready.saturating_sub(expired))
     }
 
@@ -187,35 +168,111 @@ fn is_ready(state: State, due: Timestamp, now: Timestamp) -> bool {
     }
 }
 
-/// Visits `ready` ready events among the first ones of a queue, each with whether it has expired;
-/// returns whether these were all. There is a bound for all and one for the first that has not
-/// expired.
-async fn scan_ready(
-    queue: &Queue<Body>,
-    mut ready: usize,
+/// A scan for so many ready events among the first ones of a queue, page by page.
+#[derive(Debug)]
+struct ReadyScan {
+    /// How many were not found yet.
+    left: usize,
     now: Timestamp,
-    (most, first_most): (usize, usize),
-    mut visit: impl FnMut(&StoredEvent, bool),
-) -> Result<bool> {
-    let (mut seen, mut place, mut has_one) = (0, None, false);
-    while ready > 0 {
-        if seen >= if has_one { most } else { first_most } {
-            return Ok(false);
-        }
-        let page = page_of(queue, place).await?;
-        // A page without events counts as well.
-        seen += page.items.len() + 1;
-        let items = page.items.iter();
-        for event in items.filter(|event| is_ready(event.state, event.due, now)) {
-            let has_expired = event.expires.is_some_and(|expires| expires <= now);
-            has_one |= !has_expired;
-            visit(event, has_expired);
-            ready = ready.saturating_sub(1);
-        }
-        place = page.next;
-        if place.is_none() {
-            break;
+    /// A bound for all that is read, and one until the first is found that has not expired.
+    most: (usize, usize),
+    seen: usize,
+    has_one: bool,
+    place: Option<EventCursor>,
+}
+
+impl ReadyScan {
+    fn new(ready: usize, now: Timestamp, most: (usize, usize)) -> Self {
+        Self {
+            left: ready,
+            now,
+            most,
+            seen: 0,
+            has_one: false,
+            place: None,
         }
     }
-    Ok(true)
+
+    /// Visits the ready events of the next page, each with whether it has expired; returns at the end
+    /// whether these were all.
+    async fn page(
+        &mut self,
+        queue: &Queue<Body>,
+        mut visit: impl FnMut(&StoredEvent, bool),
+    ) -> Result<Option<bool>> {
+        let (most, first_most) = self.most;
+        if self.left == 0 {
+            return Ok(Some(true));
+        }
+        if self.seen >= if self.has_one { most } else { first_most } {
+            return Ok(Some(false));
+        }
+        let page = page_of(queue, self.place.take()).await?;
+        // A page without events counts as well.
+        self.seen += page.items.len() + 1;
+        let (now, items) = (self.now, page.items.iter());
+        for event in items.filter(|event| is_ready(event.state, event.due, now)) {
+            let has_expired = event.expires.is_some_and(|expires| expires <= now);
+            self.has_one |= !has_expired;
+            visit(event, has_expired);
+            self.left = self.left.saturating_sub(1);
+        }
+        self.place = page.next;
+        Ok(self.place.is_none().then_some(true))
+    }
+}
+
+/// A search for the job of a queue that has been ready for longest.
+#[derive(Debug)]
+pub(crate) struct HeadSearch<'a> {
+    pool: &'a Pool,
+    queue: &'a Queue<Body>,
+    /// How many scans have begun.
+    scans: usize,
+    scan: Option<ReadyScan>,
+    /// What the scan has found.
+    jobs: Vec<(Timestamp, EventId)>,
+}
+
+impl HeadSearch<'_> {
+    /// Reads the next page; returns at the end the job, if there is one.
+    pub(crate) async fn page(&mut self) -> Result<ControlFlow<Option<FoundJob>>> {
+        let scan = match &mut self.scan {
+            Some(scan) => scan,
+            None if self.scans == HEAD_SCANS_MAX => return Ok(ControlFlow::Break(None)),
+            None => {
+                let (ready, now) = (self.pool.stats(self.queue).await?.ready, self.pool.now());
+                self.scans += 1;
+                self.jobs.clear();
+                let most = (SCAN_MAX, FIRST_SCAN_MAX);
+                self.scan.insert(ReadyScan::new(ready, now, most))
+            }
+        };
+        let jobs = &mut self.jobs;
+        let visited = scan.page(self.queue, |event, has_expired| {
+            if !has_expired {
+                jobs.push((event.since.unwrap_or(event.due), event.id));
+            }
+        });
+        let Some(is_whole) = visited.await? else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        self.scan = None;
+        if self.jobs.is_empty() {
+            return if is_whole {
+                Ok(ControlFlow::Break(None))
+            } else {
+                Err(Error::new(
+                    ErrorKind::Unavailable,
+                    format!("no ready job is among the first {FIRST_SCAN_MAX} of the queue"),
+                ))
+            };
+        }
+        self.jobs.sort_unstable();
+        let job = self.pool.first_ready(self.queue, &self.jobs).await?;
+        Ok(match job {
+            Some(job) => ControlFlow::Break(Some(job)),
+            None => ControlFlow::Continue(()),
+        })
+    }
 }

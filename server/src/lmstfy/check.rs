@@ -9,12 +9,12 @@ use axum::response::Response;
 use bytes::Bytes;
 use duly::{EventId, Queue};
 use serde::Serialize;
-use tokio::sync::OwnedMutexGuard;
 
 use super::delivered::{self, Deliverable};
 use super::params::Params;
 use super::path::{Endpoint, Route};
 use super::{ApiError, Result};
+use crate::admission::{Admitted, Place, Turn, Work};
 use crate::auth::{Action, Grant, LastingGrant, LimitedCall, Refusal, Scope};
 use crate::bus::{Body, Pool};
 use crate::http::body::{BodyError, UNFINISHED};
@@ -22,7 +22,7 @@ use crate::http::reply;
 use crate::metrics::{self, Labels};
 use crate::settings::DEFAULT_POOL;
 use crate::shares::Share;
-use crate::state::{App, ReadError, StepError};
+use crate::state::{App, ReadError};
 
 /// The longest name, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
@@ -37,6 +37,8 @@ pub(super) struct Call<'a> {
     pub(super) route: Route,
     /// Its right, and what the token may do; `None` on an endpoint that needs none.
     grant: Option<(LastingGrant, Arc<Grant>)>,
+    /// The call of the token's limit that it is.
+    pub(super) taken: Option<LimitedCall>,
     /// Whether it has begun to change what the audit tells of; from then on it has a line there,
     /// however it ends.
     pub(super) has_begun: bool,
@@ -105,6 +107,7 @@ impl<'a> Call<'a> {
             pool,
             route,
             grant,
+            taken: None,
             has_begun: false,
         })
     }
@@ -117,22 +120,13 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// Does a step that reads or changes many jobs, as [`App::step`] does.
-    pub(super) async fn step<T, E>(
-        &self,
-        step: impl Future<Output = std::result::Result<T, E>>,
-    ) -> Result<T>
-    where
-        ApiError: From<E>,
-    {
+    /// Admits what reads or changes many jobs, to which all of its steps belong: one of too many is
+    /// refused before it has done anything.
+    pub(super) fn admit(&self, work: Work) -> Result<Steps<'a>> {
         let Some((lasting, _)) = &self.grant else {
             return Err(refused(Refusal::Invalid)); // never: what is of many jobs needs a token
         };
-        match self.app.step(&self.app.scans, lasting, step).await {
-            Ok((done, _)) => Ok(done?),
-            Err(StepError::Crowded) => Err(ApiError::crowded("scans of the namespace")),
-            Err(StepError::Refused(refusal)) => Err(refused(refusal)),
-        }
+        Ok(Steps(self.app.admit(work, lasting)?))
     }
 
     /// Reads the body of a request, which then must still be allowed.
@@ -265,13 +259,32 @@ impl<'a> Call<'a> {
     }
 
     /// Waits for the turn of a job, which is replaced once.
-    pub(super) async fn turn_of(&self, id: EventId) -> Result<OwnedMutexGuard<()>> {
-        let Route {
-            namespace, queue, ..
-        } = &self.route;
-        let name = format!("{}/{namespace}/{queue}/{id}", self.pool.name());
-        let turn = self.app.changes.take(&name).await;
-        turn.ok_or_else(|| ApiError::crowded("changes of the job"))
+    pub(super) async fn turn_of(&self, id: EventId) -> Result<(Place, Turn)> {
+        let Some((lasting, _)) = &self.grant else {
+            return Err(refused(Refusal::Invalid)); // never: a republish needs a token
+        };
+        let name = format!("{}/{}/{id}", lasting.place(), self.route.queue);
+        let admission = &self.app.admission;
+        let place = admission.place(Work::Setting, &name, lasting.owner())?;
+        let turn = place.turn().await;
+        Ok((place, turn))
+    }
+}
+
+/// The steps of a request that reads or changes many jobs.
+#[derive(Debug)]
+pub(super) struct Steps<'a>(Admitted<'a>);
+
+impl Steps<'_> {
+    pub(super) async fn step<T, E>(
+        &self,
+        step: impl Future<Output = std::result::Result<T, E>>,
+    ) -> Result<T>
+    where
+        ApiError: From<E>,
+    {
+        let (done, _) = self.0.step(step).await.map_err(refused)?;
+        Ok(done?)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::metrics;
 /// The most jobs of one consume.
 const COUNT_MAX: usize = 100;
 
-pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Response> {
+pub(super) async fn consume(call: &mut Call<'_>, query: Option<&str>) -> Result<Response> {
     let defaults = call.app.settings.jobs;
     let params = Params::new(query);
     let ttr_s = params.number("ttr", defaults.ttr_s)?;
@@ -57,7 +57,7 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
         () = call.app.closing.cancelled() => Undelivered::default(),
     };
     let jobs = jobs.allowed(&grant, &call.app.tokens).await;
-    let jobs = jobs.map_err(refused)?;
+    let mut jobs = jobs.map_err(refused)?;
     if jobs.jobs().is_empty() {
         return Err(ApiError::Message(
             StatusCode::NOT_FOUND,
@@ -78,6 +78,7 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
         1 => reply::json_text(&views.pop()),
         _ => reply::json_text(&views),
     };
+    jobs.count(call.taken.take());
     drop(place);
     Ok(delivered::response(call.app, grant.owner(), text?, jobs).await)
 }

@@ -16,10 +16,11 @@ use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::json;
 
-use super::check::Call;
+use super::check::{Call, Steps};
 use super::job::{self, ID_MARK};
 use super::params::Params;
 use super::{ApiError, Result, respawn_notes};
+use crate::admission::Work;
 use crate::bus::{Body, FoundJob, Pool};
 use crate::http::reply;
 use crate::job_id;
@@ -54,6 +55,14 @@ enum Note {
     Successor,
     /// An event before it: the job was respawned and has died again, or one of the same name was.
     Earlier,
+}
+
+/// What a respawn has done.
+#[derive(Default)]
+struct Respawned {
+    /// How many jobs it has put back.
+    count: usize,
+    passed_over: PassedOver,
 }
 
 /// The dead jobs that this server cannot put back: it has not their key, or they are larger, or have
@@ -107,7 +116,7 @@ pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
         }
         Ok::<_, ApiError>((size, shown))
     };
-    let (size, shown) = call.step(look).await?;
+    let (size, shown) = call.admit(Work::Read)?.step(look).await?;
     let view = DeadView {
         deadletter_head: shown,
         deadletter_size: size,
@@ -129,14 +138,15 @@ fn limit(params: &Params) -> Result<usize> {
 pub(super) async fn delete(call: &mut Call<'_>, query: Option<&str>) -> Result<Response> {
     let mut left = limit(&Params::new(query))?;
     let (pool, queue) = (call.pool, call.queue()?);
+    let steps = call.admit(Work::Change)?;
     call.has_begun = true;
     let mut dead = pool.dead_jobs(&queue);
     while left > 0 {
-        let some = call.step(dead.next(left.min(DELETED_AT_ONCE))).await?;
+        let some = steps.step(dead.next(left.min(DELETED_AT_ONCE))).await?;
         if some.is_empty() {
             break;
         }
-        let dropped = call.step(pool.drop_dead(&queue, some)).await?;
+        let dropped = steps.step(pool.drop_dead(&queue, some)).await?;
         left = left.saturating_sub(usize::try_from(dropped).unwrap_or(usize::MAX));
     }
     Ok(reply::empty(StatusCode::NO_CONTENT))
@@ -146,37 +156,58 @@ pub(super) async fn respawn(call: &mut Call<'_>, query: Option<&str>) -> Result<
     let params = Params::new(query);
     let limit = limit(&params)?;
     let ttl_s = params.number("ttl", TTL_S)?;
-    let (pool, queue) = (call.pool, call.queue()?);
+    let queue = call.queue()?;
+    let steps = call.admit(Work::Change)?;
     call.has_begun = true;
-    let (mut count, mut passed_over) = (0_usize, PassedOver::default());
-    let mut dead = pool.dead_jobs(&queue);
-    while count < limit {
-        let some = call.step(dead.next(AT_ONCE.min(limit - count))).await?;
-        if some.is_empty() {
-            break;
-        }
-        let step = respawn_some(call, &queue, (&some, ttl_s), &mut passed_over);
-        count += call.step(step).await?;
-    }
-    passed_over.log(&queue);
+    let mut done = Respawned::default();
+    let ended = respawn_up_to(call, &queue, &steps, (limit, ttl_s), &mut done).await;
+    let count = done.count;
+    done.passed_over.log(&queue);
     respawn_notes::sweep(call, count).await;
     metrics::respawned(&call.labels(), count);
+    match ended {
+        // What was done is said; who asks for the rest learns whether it still fails.
+        Err(ApiError::Internal(error)) if count > 0 => {
+            tracing::error!(%error, count, "respawn ended early");
+        }
+        ended => ended?,
+    }
     Ok(reply::json(
         StatusCode::OK,
         &json!({"count": count, "msg": "respawned"}),
     ))
 }
 
+async fn respawn_up_to(
+    call: &Call<'_>,
+    queue: &Queue<Body>,
+    steps: &Steps<'_>,
+    (limit, ttl_s): (usize, u32),
+    done: &mut Respawned,
+) -> Result<()> {
+    let mut dead = call.pool.dead_jobs(queue);
+    while done.count < limit {
+        let some = steps.step(dead.next(AT_ONCE.min(limit - done.count)));
+        let some = some.await?;
+        if some.is_empty() {
+            break;
+        }
+        let step = respawn_some(call, queue, (&some, ttl_s), done);
+        steps.step(step).await?;
+    }
+    Ok(())
+}
+
 /// Puts new events in the place of dead ones: notes their ids, pushes them, drops the old ones. The
 /// id of a new event is made of that of the dead one, so whoever respawns the same job, after a crash
 /// between two steps or at the same time, pushes the same event: it is there once, although it may be
-/// over by then. Returns how many jobs this respawn has put back.
+/// over by then.
 async fn respawn_some(
     call: &Call<'_>,
     queue: &Queue<Body>,
     (dead, ttl_s): (&[EventId], u32),
-    passed_over: &mut PassedOver,
-) -> Result<usize> {
+    done: &mut Respawned,
+) -> Result<()> {
     let (mut jobs, mut new, mut again) = (Vec::new(), Vec::new(), Vec::new());
     let mut lookups = Vec::new();
     for id in dead {
@@ -188,7 +219,7 @@ async fn respawn_some(
         let it = match found? {
             Some(Ok(it)) => it,
             Some(Err(error)) => {
-                passed_over.add(*id, error);
+                done.passed_over.add(*id, error);
                 continue;
             }
             None => continue,
@@ -239,7 +270,7 @@ async fn respawn_some(
                     Err(error) => match error.kind() {
                         // It was pushed before, and may be over already.
                         ErrorKind::Conflict => pushed.push(it.job.id),
-                        ErrorKind::Invalid => passed_over.add(it.job.id, error),
+                        ErrorKind::Invalid => done.passed_over.add(it.job.id, error),
                         _ => failed = failed.or(Some(error)),
                     },
                 }
@@ -248,9 +279,10 @@ async fn respawn_some(
         }
     }
     let dropped = call.pool.drop_dead(queue, pushed).await?;
+    done.count += usize::try_from(dropped).unwrap_or(usize::MAX);
     match failed {
         Some(error) => Err(error.into()),
-        None => Ok(usize::try_from(dropped).unwrap_or(usize::MAX)),
+        None => Ok(()),
     }
 }
 

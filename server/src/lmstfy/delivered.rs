@@ -13,7 +13,7 @@ use duly::lease::{EncodedPayload, Leased};
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::auth::{LastingGrant, Refusal, Tokens};
+use crate::auth::{LastingGrant, LimitedCall, Refusal, Tokens};
 use crate::http::reply;
 use crate::shares::Share;
 use crate::state::App;
@@ -46,22 +46,35 @@ impl Undelivered {
         if !self.is_empty() {
             grant.check(tokens).await?;
         }
-        Ok(Deliverable(self))
+        Ok(Deliverable {
+            jobs: self,
+            call: None,
+        })
     }
 }
 
 /// Leased jobs that the client may have.
 #[derive(Debug, Default)]
-pub(crate) struct Deliverable(Undelivered);
+pub(crate) struct Deliverable {
+    jobs: Undelivered,
+    /// The call of the token's limit that they are.
+    call: Option<LimitedCall>,
+}
 
 impl Deliverable {
     pub(crate) fn jobs(&self) -> &[Leased<EncodedPayload>] {
-        &self.0.0
+        &self.jobs.0
+    }
+
+    /// They are a call of the token's limit, which is given back with them.
+    pub(crate) fn count(&mut self, call: Option<LimitedCall>) {
+        self.call = call;
     }
 
     /// The jobs are the client's.
     pub(crate) fn deliver(&mut self) {
-        self.0.0.clear();
+        self.jobs.0.clear();
+        self.call.take().into_iter().for_each(LimitedCall::keep);
     }
 }
 

@@ -15,7 +15,6 @@ use tokio::time::{Instant, timeout};
 
 use crate::bus::Pool;
 use crate::metrics::{Labels, labels_of_sizes};
-use crate::shared::Table;
 use crate::state::App;
 
 /// How old the sizes of a page may be.
@@ -108,15 +107,12 @@ impl PoolSizes {
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         let name = pool.name();
         let prefix = format!("{name}/");
-        let keys = app.shared.list(Table::Queues, &prefix).await?;
-        let queues = keys.iter().filter_map(|(key, _)| {
+        let keys = app.shared.queues(&prefix).await?;
+        let queues = keys.iter().filter_map(|key| {
             let (namespace, queue) = key.strip_prefix(&prefix)?.split_once('/')?;
             Some((key.as_str(), namespace, queue))
         });
-        let is_listed = |key: &str| {
-            keys.binary_search_by(|(it, _)| it.as_str().cmp(key))
-                .is_ok()
-        };
+        let is_listed = |key: &str| keys.binary_search_by(|it| it.as_str().cmp(key)).is_ok();
         let gone = shown.keys().filter(|key| key.starts_with(&prefix));
         self.gone = gone.filter(|key| !is_listed(key)).cloned().collect();
         let room = &Semaphore::new(AT_ONCE);

@@ -1,5 +1,7 @@
 //! Endpoints of one job, and of a queue as a whole.
 
+use std::ops::ControlFlow;
+
 use axum::http::StatusCode;
 use axum::response::Response;
 use duly::event::State;
@@ -8,6 +10,7 @@ use duly::{EventId, Queue};
 use super::check::Call;
 use super::job::{self, JobView};
 use super::{ApiError, Result, dead};
+use crate::admission::Work;
 use crate::auth::{Action, Scope};
 use crate::bus::{Body, JobEnd};
 use crate::http::reply;
@@ -105,7 +108,13 @@ async fn end_event(call: &Call<'_>, queue: &Queue<Body>, id: EventId) -> Result<
 
 pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
     let queue = call.queue()?;
-    let Some(job) = call.step(call.pool.head(&queue)).await? else {
+    let (steps, mut search) = (call.admit(Work::Read)?, call.pool.head(&queue));
+    let found = loop {
+        if let ControlFlow::Break(found) = steps.step(search.page()).await? {
+            break found;
+        }
+    };
+    let Some(job) = found else {
         return Err(ApiError::not_found("the queue is empty"));
     };
     let known = dead::known_id(call, &call.route.queue, job.id, &job.headers).await?;
@@ -120,10 +129,11 @@ pub(super) async fn size(call: &Call<'_>) -> Result<Response> {
 
 pub(super) async fn destroy(call: &mut Call<'_>) -> Result<Response> {
     let (queue, begun, mut place) = (call.queue()?, call.pool.now(), None);
+    let steps = call.admit(Work::Change)?;
     call.has_begun = true;
     loop {
         let page = call.pool.remove_ready(&queue, begun, place);
-        place = call.step(page).await?;
+        place = steps.step(page).await?;
         if place.is_none() {
             break;
         }

@@ -36,6 +36,7 @@ use tokio::time::Instant;
 
 use self::check::Call;
 use self::path::{Endpoint, Target};
+use crate::admission::Crowded;
 use crate::auth::LimitedCall;
 use crate::http::{defaults, reply, unread};
 use crate::shares::Evicted;
@@ -44,9 +45,6 @@ use crate::{metrics, shared};
 
 /// The largest body of a job, in bytes.
 pub(crate) const JOB_BYTES_MAX: usize = 1 << 20;
-
-/// How long who is one of too many may wait before it comes again.
-const CROWDED_WAIT: Duration = Duration::from_secs(1);
 
 /// Why a request of the contract failed.
 #[derive(Debug)]
@@ -76,10 +74,10 @@ impl ApiError {
         Self::Refused(StatusCode::PAYLOAD_TOO_LARGE, text.to_owned())
     }
 
-    /// Too many of some kind wait for their turn.
-    fn crowded(what: &str) -> Self {
-        let text = format!("too many {what} wait for their turn, please retry later");
-        Self::Throttled(text, CROWDED_WAIT)
+    /// There is no room, which passes by itself, or by what an operator does.
+    fn full() -> Self {
+        let text = "the server has no room for it now; retry later".to_owned();
+        Self::Refused(StatusCode::SERVICE_UNAVAILABLE, text)
     }
 
     /// The request had to go, as there were too many of its kind.
@@ -116,19 +114,25 @@ impl ApiError {
 impl From<duly::Error> for ApiError {
     fn from(error: duly::Error) -> Self {
         match error.kind() {
-            // It passes by itself, or by what an operator does.
-            ErrorKind::Full => Self::Refused(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the server has no room for it now; retry later".to_owned(),
-            ),
+            ErrorKind::Full => Self::full(),
             _ => Self::Internal(Box::new(error)),
         }
     }
 }
 
+impl From<Crowded> for ApiError {
+    fn from(crowded: Crowded) -> Self {
+        Self::Throttled(crowded.to_string(), Crowded::RETRY_AFTER)
+    }
+}
+
 impl From<shared::StateError> for ApiError {
     fn from(error: shared::StateError) -> Self {
-        Self::Internal(Box::new(error))
+        if error.is_full() {
+            Self::full()
+        } else {
+            Self::Internal(Box::new(error))
+        }
     }
 }
 
@@ -169,10 +173,10 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
         Err(error) => return error.into_response(),
     };
     let labels = call.labels();
-    let taken = match call.take().await {
-        Ok(taken) => taken,
+    match call.take().await {
+        Ok(taken) => call.taken = taken,
         Err(error) => return error.into_response(),
-    };
+    }
     let method = parts.method.clone();
     let response = match dispatch(&mut call, parts, body).await {
         Ok(response) => response,
@@ -181,6 +185,7 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
     if call.has_begun {
         call.audit().await;
     }
+    let taken = call.taken.take();
     if response.status().is_success() {
         taken.into_iter().for_each(LimitedCall::keep);
     } else if let Some(taken) = taken {
@@ -250,6 +255,7 @@ mod tests {
     async fn what_there_is_no_room_for_has_an_error() {
         for error in [
             duly::Error::new(ErrorKind::Full, "maxmemory").into(),
+            shared::StateError::full("redis", &"maxmemory").into(),
             ApiError::evicted(Evicted::OfAll, "polls"),
         ] {
             let response = ApiError::into_response(error);

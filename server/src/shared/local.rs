@@ -12,7 +12,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::counters::Counters;
 use super::file::{StateFile, failed};
 use super::own_file::OwnFile;
-use super::{AUDIT_MAX, AuditLine, Call, Result, StateError, Table, Trail, Window};
+use super::{
+    AUDIT_MAX, AuditLine, Call, NAMES_MAX, Result, StateError, Table, Trail, Window, behind,
+};
 
 /// The tables; a change needs a migration and another `user_version`.
 const SCHEMA: &str = "
@@ -101,6 +103,37 @@ impl LocalState {
         let put = insert(REPLACE, table, key, value);
         let put = move |file: &Connection| put(file).map(drop);
         self.file.run_later(table.name(), put).is_ok()
+    }
+
+    /// Notes the name of a queue soon, and calls `is_full` where its namespace has no room for it;
+    /// returns whether it will.
+    pub(super) fn note_queue(
+        &self,
+        namespace: &str,
+        queue: &str,
+        is_full: impl FnOnce() + Send + 'static,
+    ) -> bool {
+        let (key, first, behind) = (
+            format!("{namespace}{queue}"),
+            namespace.to_owned(),
+            behind(namespace),
+        );
+        let note = move |file: &Connection| {
+            let most = i64::try_from(NAMES_MAX).unwrap_or(i64::MAX);
+            let kind = Table::Queues.name();
+            let mut count = file.prepare_cached(COUNT).map_err(failed)?;
+            let count: i64 = count
+                .query_row(params![kind, first, behind, most], |row| row.get(0))
+                .map_err(failed)?;
+            let statement = if count < most { INSERT } else { TOUCH };
+            let mut note = file.prepare_cached(statement).map_err(failed)?;
+            let rows = note.execute(params![kind, key, ""]).map_err(failed)?;
+            if rows == 0 && count >= most {
+                is_full();
+            }
+            Ok(())
+        };
+        self.file.run_later(Table::Queues.name(), note).is_ok()
     }
 
     /// Returns how often such a value was not put after all.
@@ -265,6 +298,12 @@ impl LocalState {
 const REPLACE: &str = "INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3)";
 const INSERT: &str = "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3)";
 
+/// Changes a row that is there, and nothing of it.
+const TOUCH: &str = "UPDATE entries SET value = ?3 WHERE kind = ?1 AND key = ?2";
+/// Counts the rows from a key on to behind another, up to so many.
+const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM entries
+     WHERE kind = ?1 AND key >= ?2 AND key < ?3 LIMIT ?4)";
+
 const fn audit_table(trail: Trail) -> &'static str {
     match trail {
         Trail::Operators => "audit",
@@ -309,6 +348,32 @@ mod tests {
         assert_eq!((newest.as_str(), oldest.as_str()), ("last", "first"));
         let many = AUDIT_MAX..AUDIT_MAX + 1_003;
         assert!(many.contains(&all.len()), "{}", all.len());
+    }
+
+    #[tokio::test]
+    async fn a_namespace_has_so_many_names_of_queues_and_others_have_theirs() {
+        let state = LocalState::in_memory().unwrap();
+        let noted = async |namespace: &str, queue: &str| {
+            let full = Arc::new(AtomicU64::default());
+            let is_full = Arc::clone(&full);
+            let is_full = move || is_full.store(1, std::sync::atomic::Ordering::SeqCst);
+            assert!(state.note_queue(namespace, queue, is_full));
+            // It runs what it is sent in this order.
+            state.get(Table::Queues, "").await.unwrap();
+            full.load(std::sync::atomic::Ordering::SeqCst) == 0
+        };
+        for number in 0..NAMES_MAX {
+            assert!(noted("default/ns/", &number.to_string()).await, "{number}");
+        }
+        assert!(!noted("default/ns/", "new").await);
+        assert!(noted("default/ns/", "7").await, "it is there already");
+        assert!(noted("default/n/", "new").await);
+        assert!(noted("default/ns0/", "new").await);
+        state.remove(Table::Queues, "default/ns/7").await.unwrap();
+        assert!(noted("default/ns/", "new").await);
+        assert!(!noted("default/ns/", "7").await);
+        let all = state.list(Table::Queues, "default/").await.unwrap();
+        assert_eq!(all.len(), NAMES_MAX + 2);
     }
 
     #[tokio::test]

@@ -8,19 +8,21 @@
 //! of them when its revocation is confirmed, and requests wait for no read.
 
 mod counters;
+mod error;
 mod file;
 mod local;
 mod own_file;
 mod remote;
+mod remote_scripts;
 mod remote_time;
 mod version;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use duly::time::Timestamp;
 
+pub(crate) use self::error::StateError;
 use self::local::LocalState;
 use self::remote::RemoteState;
 use self::version::VersionReader;
@@ -35,7 +37,7 @@ pub(crate) enum Table {
     TokenUses,
     /// Limits of tokens.
     Limits,
-    /// Queues that were published to, by pool.
+    /// Queues that were published to, by pool and namespace; a set of names in a Redis.
     Queues,
     /// The jobs that lmstfy respawned: the id that clients know, the event that it means now, and since
     /// when.
@@ -94,39 +96,6 @@ impl Trail {
     const ALL: [Self; 2] = [Self::Operators, Self::Tokens];
 }
 
-/// An error of the shared state.
-#[derive(Clone, Debug)]
-pub(crate) struct StateError {
-    text: String,
-    is_full: bool,
-}
-
-impl StateError {
-    pub(crate) fn new(what: &str, error: &dyn fmt::Display) -> Self {
-        Self::of(format!("{what}: {error}"))
-    }
-
-    fn of(text: String) -> Self {
-        Self {
-            text,
-            is_full: false,
-        }
-    }
-
-    /// Returns whether there is no room for what was to be written.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full
-    }
-}
-
-impl fmt::Display for StateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "shared state: {}", self.text)
-    }
-}
-
-impl std::error::Error for StateError {}
-
 /// A result of the shared state.
 pub(crate) type Result<T> = std::result::Result<T, StateError>;
 
@@ -142,6 +111,15 @@ async fn within<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
             "no response within {RESPONSE_MAX:?}"
         ))),
     }
+}
+
+/// The most names of queues of a namespace. Who makes a queue for each reply of a call goes on beyond
+/// it, and these are not noted.
+pub(crate) const NAMES_MAX: usize = 10_000;
+
+/// Returns what is behind every text that begins with a prefix, which ends with a `/`.
+fn behind(prefix: &str) -> String {
+    format!("{}0", prefix.trim_end_matches('/'))
 }
 
 /// The shared state.
@@ -224,6 +202,45 @@ impl SharedState {
         match &self.place {
             Place::Local(local) => Ok(local.put_later(table, key, value)),
             Place::Remote(remote) => within(remote.put(table, key, value)).await.map(|()| true),
+        }
+    }
+
+    /// Notes the name of a queue soon, as [`put_soon`](Self::put_soon) puts a value, and at most
+    /// [`NAMES_MAX`] of a namespace, which is a pool and a name with a `/` at its end. What is called
+    /// where there are as many learns it. Returns whether it will be decided.
+    pub(crate) async fn note_queue(
+        &self,
+        namespace: &str,
+        queue: &str,
+        is_full: impl FnOnce() + Send + 'static,
+    ) -> Result<bool> {
+        match &self.place {
+            Place::Local(local) => Ok(local.note_queue(namespace, queue, is_full)),
+            Place::Remote(remote) => {
+                if !within(remote.note_queue(namespace, queue)).await? {
+                    is_full();
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Returns the names of queues that begin so, in their order.
+    pub(crate) async fn queues(&self, prefix: &str) -> Result<Vec<String>> {
+        match &self.place {
+            Place::Local(local) => {
+                let rows = local.list(Table::Queues, prefix).await?;
+                Ok(rows.into_iter().map(|(key, _)| key).collect())
+            }
+            Place::Remote(remote) => within(remote.queues(prefix)).await,
+        }
+    }
+
+    /// Removes the name of a queue.
+    pub(crate) async fn forget_queue(&self, key: &str) -> Result<()> {
+        match &self.place {
+            Place::Local(local) => local.remove(Table::Queues, key).await,
+            Place::Remote(remote) => within(remote.forget_queue(key)).await,
         }
     }
 

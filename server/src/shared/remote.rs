@@ -1,14 +1,17 @@
 //! The shared state of many processes: hashes in a Redis, all in one slot of a cluster.
 
 use std::cmp::Reverse;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use duly::__server::redis::{Client, ClientOptions, ClientScript, Cmd, FromRedisValue, cmd, pipe};
 use duly::time::Timestamp;
 
+use super::remote_scripts::{ADD_LINE, CHANGE, GIVE_BACK, NOTE, REMOVE_TOKEN, TAKE};
 use super::remote_time::TimeAhead;
-use super::{AUDIT_MAX, AuditLine, Call, Result, StateError, Table, Trail, Window};
+use super::{
+    AUDIT_MAX, AuditLine, Call, NAMES_MAX, Result, StateError, Table, Trail, Window, behind,
+};
 use crate::clock;
 
 const OPTIONS: ClientOptions = ClientOptions {
@@ -31,118 +34,13 @@ const OPTIONS: ClientOptions = ClientOptions {
         "SET",
         "XADD",
         "XREVRANGE",
+        "ZADD",
+        "ZLEXCOUNT",
+        "ZRANGEBYLEX",
+        "ZREM",
+        "ZSCORE",
     ],
 };
-
-/// A script, whose keys and arguments are locals by their names, in the order in which a call has
-/// them. What a call has beyond them begins at `more_keys` and at `more`.
-macro_rules! script {
-    ($head:literal, [$($key:ident),+], [$($argument:ident),+], $body:literal $(,)?) => {
-        ClientScript::new(concat!(
-            $head,
-            "local ", stringify!($($key),+), " = unpack(KEYS, 1, 8)\n",
-            "local ", stringify!($($argument),+), " = unpack(ARGV, 1, 8)\n",
-            "local more_keys = 1 + #{", $("'", stringify!($key), "', ",)+ "}\n",
-            "local more = 1 + #{", $("'", stringify!($argument), "', ",)+ "}\n",
-            $body
-        ))
-    };
-}
-
-/// A script that may call `raise`, which gives a version a number that none has had: by the time of its
-/// Redis, so that it differs from those that a Redis had which is back with older data.
-macro_rules! raising {
-    ([$($key:ident),+], [$($argument:ident),+], $body:literal $(,)?) => {
-        script!(
-            "local function raise(version)
-               local now = redis.call('TIME')
-               local next = tonumber(redis.call('GET', version) or '0') + 1
-               next = math.max(next, tonumber(now[1]) * 1e6 + tonumber(now[2]))
-               redis.call('SET', version, string.format('%.0f', next))
-             end\n",
-            [$($key),+],
-            [$($argument),+],
-            $body
-        )
-    };
-}
-
-/// Calls a command on a hash with each so many words of the further arguments, and raises the version,
-/// if there is one. Returns the sum of the replies.
-static CHANGE: LazyLock<ClientScript> = LazyLock::new(|| {
-    raising!(
-        [hash, version],
-        [command, words],
-        "local changed = 0
-         for at = more, #ARGV, tonumber(words) do
-           changed = changed + redis.call(command, hash, unpack(ARGV, at, at + words - 1))
-         end
-         if version then raise(version) end
-         return changed",
-    )
-});
-
-/// Removes a token, and what is kept of it in further tables, unless a row is given and its row is
-/// another one, and raises the version. Returns how many tokens are gone.
-static REMOVE_TOKEN: LazyLock<ClientScript> = LazyLock::new(|| {
-    raising!(
-        [tokens, version],
-        [token, row],
-        "if row and redis.call('HGET', tokens, token) ~= row then return 0 end
-         raise(version)
-         for at = more_keys, #KEYS do redis.call('HDEL', KEYS[at], token) end
-         return redis.call('HDEL', tokens, token)",
-    )
-});
-
-/// Takes one of the calls in a window of so many ms that begins with its first call; returns
-/// when the window ends, or 0 and how many ms are left of a window in which there is none. It runs
-/// on a server whose memory is full, which consumers drain: it needs a few bytes, until the window
-/// ends.
-static TAKE: LazyLock<ClientScript> = LazyLock::new(|| {
-    script!(
-        "#!lua flags=allow-oom\n",
-        [counter],
-        [calls, window_ms],
-        "local taken = tonumber(redis.call('GET', counter) or '0')
-         if taken >= tonumber(calls) then
-           return {0, math.max(redis.call('PTTL', counter), 1)}
-         end
-         redis.call('INCR', counter)
-         if redis.call('PTTL', counter) < 0 then redis.call('PEXPIRE', counter, window_ms) end
-         return {redis.call('PEXPIRETIME', counter), 0}",
-    )
-});
-
-/// Gives a call back, if its window is not over.
-static GIVE_BACK: LazyLock<ClientScript> = LazyLock::new(|| {
-    script!(
-        "#!lua flags=allow-oom\n",
-        [counter],
-        [ends_ms],
-        "local taken = tonumber(redis.call('GET', counter) or '0')
-         local is_over = redis.call('PEXPIRETIME', counter) ~= tonumber(ends_ms)
-         if taken > 0 and not is_over then redis.call('DECR', counter) end
-         return taken",
-    )
-});
-
-/// Adds a line to a trail, which keeps about so many of them, at a place behind those of this trail and
-/// of the other one.
-static ADD_LINE: LazyLock<ClientScript> = LazyLock::new(|| {
-    script!(
-        "",
-        [trail, other],
-        [most, line],
-        "local function last(trail)
-           local newest = redis.call('XREVRANGE', trail, '+', '-', 'COUNT', 1)[1]
-           return newest and tonumber(string.match(newest[1], '^%d+')) or 0
-         end
-         local place = string.format('%.0f-0', math.max(last(trail), last(other)) + 1)
-         redis.call('XADD', trail, 'MAXLEN', '~', most, place, 'line', line)
-         return 0",
-    )
-});
 
 /// The state, in a Redis.
 #[derive(Clone, Debug)]
@@ -229,6 +127,33 @@ impl RemoteState {
 
     pub(super) async fn put(&self, table: Table, key: &str, value: &str) -> Result<()> {
         let changed = self.change(table, "HSET", &[[key, value]]).await;
+        changed.map(drop)
+    }
+
+    /// Notes the name of a queue; returns false where its namespace has no room for it.
+    pub(super) async fn note_queue(&self, namespace: &str, queue: &str) -> Result<bool> {
+        let (name, most) = (format!("{namespace}{queue}"), NAMES_MAX.to_string());
+        let (first, behind) = span(namespace);
+        let arguments = [&name, &first, &behind, &most].map(|it| it.as_bytes());
+        let keys = [self.key(Table::Queues.name())];
+        let noted: Result<u64> = self
+            .client
+            .run(&NOTE, &keys, &arguments)
+            .await
+            .map_err(failed);
+        Ok(noted? > 0)
+    }
+
+    /// Returns the names of queues that begin so, in their order.
+    pub(super) async fn queues(&self, prefix: &str) -> Result<Vec<String>> {
+        let (first, behind) = span(prefix);
+        let mut command = cmd("ZRANGEBYLEX");
+        command.arg(self.key(Table::Queues.name()));
+        self.read(command.arg(first).arg(behind)).await
+    }
+
+    pub(super) async fn forget_queue(&self, name: &str) -> Result<()> {
+        let changed = self.change(Table::Queues, "ZREM", &[[name]]).await;
         changed.map(drop)
     }
 
@@ -356,6 +281,11 @@ impl RemoteState {
         lines.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         Ok(lines)
     }
+}
+
+/// Returns the bounds of the names that begin so, in the words of Redis.
+fn span(prefix: &str) -> (String, String) {
+    (format!("[{prefix}"), format!("({}", behind(prefix)))
 }
 
 /// Returns the numbers of the place of a line.

@@ -8,17 +8,17 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::OwnedMutexGuard;
 
 use super::input;
 use super::problem::{Problem, Result};
+use crate::admission::{Place, Turn, Work};
 use crate::auth::{Action, Grant, LastingGrant, LimitedCall, Scope};
 use crate::bus::Pool;
 use crate::http::{reply, whole};
 use crate::lmstfy::delivered::{self, Deliverable};
 use crate::lmstfy::names::{NAME_BYTES_MAX, check_namespace, is_name, split};
 use crate::shares;
-use crate::state::{App, StepError};
+use crate::state::App;
 
 /// Checks names and token; returns the pool.
 pub(super) async fn granted<'a>(
@@ -102,23 +102,15 @@ pub(super) async fn granted_namespace_json<'a, T: DeserializeOwned>(
     Ok((pool, (lasting, grant), body))
 }
 
-/// Does a step of a request that reads or changes many events, as [`App::step`] does.
+/// Does what a request reads or changes, in one step.
 pub(super) async fn step<T>(
     app: &App,
+    work: Work,
     grant: &LastingGrant,
     step: impl Future<Output = Result<T>>,
 ) -> Result<(T, Arc<Grant>)> {
-    let done = app.step(&app.scans, grant, step).await;
-    let (done, grant) = done.map_err(|error| undone(error, "scans"))?;
+    let (done, grant) = app.admit(work, grant)?.step(step).await?;
     Ok((done?, grant))
-}
-
-/// Returns the problem of a step that was not done.
-pub(super) fn undone(error: StepError, what: &str) -> Problem {
-    match error {
-        StepError::Crowded => Problem::crowded(what),
-        StepError::Refused(refusal) => refusal.into(),
-    }
 }
 
 /// Checks names and token for a push or a lease, which the token's limit counts; returns the pool,
@@ -140,16 +132,12 @@ pub(super) async fn granted_call<'a>(
 
 /// Waits for the turn of a namespace to change something of it, and then checks the token again;
 /// returns the turn, and what the token may do by now.
-pub(super) async fn turn(
-    app: &App,
-    (pool, namespace): (&Pool, &str),
-    grant: &LastingGrant,
-) -> Result<(OwnedMutexGuard<()>, Arc<Grant>)> {
-    let name = format!("{}/{namespace}", pool.name());
-    let turn = app.changes.take(&name).await;
-    let turn = turn.ok_or_else(|| Problem::crowded("changes"))?;
+pub(super) async fn turn(app: &App, grant: &LastingGrant) -> Result<((Place, Turn), Arc<Grant>)> {
+    let place = grant.place();
+    let place = app.admission.place(Work::Setting, &place, grant.owner())?;
+    let turn = place.turn().await;
     let grant = grant.check(&app.tokens).await?;
-    Ok((turn, grant))
+    Ok(((place, turn), grant))
 }
 
 async fn granted_queue<'a>(

@@ -12,11 +12,12 @@ use duly::time::Timestamp;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::access::granted_namespace;
+use super::access::{self, granted_namespace_lasting};
 use super::event::text;
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
 use super::records::check_time;
+use crate::admission::Work;
 use crate::api::{AuditPage, AuditView};
 use crate::auth::{Grant, Scope};
 use crate::state::App;
@@ -107,8 +108,9 @@ pub(super) async fn list(
     headers: HeaderMap,
     query: std::result::Result<Query<AuditQuery>, QueryRejection>,
 ) -> Result<Response> {
-    let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
-    grant.allows_anywhere(Scope::Admin)?;
+    let scope = Scope::Admin;
+    let (pool, lasting) = granted_namespace_lasting(&app, &headers, &namespace, scope).await?;
+    lasting.check(&app.tokens).await?.allows_anywhere(scope)?;
     let Query(query) = query?;
     let limit = query.limit.unwrap_or(100);
     if !(1..=LIMIT_MAX).contains(&limit) {
@@ -118,7 +120,9 @@ pub(super) async fn list(
     }
     let before = query.before.as_deref().map(str::parse::<AuditCursor>);
     let (before, filter) = (before.transpose()?, query.filter(&namespace)?);
-    let page = pool.bus().audit_matching(&filter, before, limit).await?;
+    let read = async { Ok(pool.bus().audit_matching(&filter, before, limit).await?) };
+    let (page, grant) = access::step(&app, Work::Read, &lasting, read).await?;
+    grant.allows_anywhere(scope)?;
     let prefix = format!("{namespace}.");
     let items = page.items.iter();
     let items = items.filter(|line| is_seen(&grant, &prefix, line));

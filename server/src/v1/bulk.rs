@@ -20,6 +20,7 @@ use super::input::{self, InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
 use super::queue_list::check_name;
 use super::records::check_time;
+use crate::admission::Work;
 use crate::api::{ChangedEvents, ErasedEvents};
 use crate::auth::{Grant, Scope};
 use crate::bus::Pool;
@@ -253,6 +254,10 @@ pub(super) async fn change(
         ..EventQuery::default()
     };
     let mut events = events(pool, query)?.limit(limit).pushed_until(pushed_until);
+    let work = match action {
+        Some(_) => Work::Change,
+        None => Work::Read,
+    };
     let change = async {
         let allowed = grant.check(&app.tokens).await?;
         let queues = queues(pool, &allowed, &namespace, wanted.as_deref()).await?;
@@ -268,7 +273,7 @@ pub(super) async fn change(
         }
         Ok(Some(events.after(after).change_page(action).await?))
     };
-    let (page, _) = access::step(&app, &grant, change).await?;
+    let (page, _) = access::step(&app, work, &grant, change).await?;
     let mut result = ChangedEvents {
         pushed_until_ms: pushed_until.as_millis(),
         ..ChangedEvents::default()
@@ -355,7 +360,7 @@ pub(super) async fn erase(
         has_begun = true;
         Ok(erasure.step(after).await?)
     };
-    let step = access::step(&app, &lasting, erase).await;
+    let step = access::step(&app, Work::Change, &lasting, erase).await;
     // One whose token has ended meanwhile has a line as well.
     let is_done = step.is_ok() || step.as_ref().is_err_and(Problem::is_refusal);
     if !request.dry_run && has_begun && is_done {

@@ -20,6 +20,7 @@ use super::event::text;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use super::records::{check_time, node};
+use crate::admission::Work;
 use crate::api::{DeadPage, DeadView, Done};
 use crate::auth::{LastingGrant, Scope};
 use crate::bus::Pool;
@@ -133,7 +134,7 @@ pub(super) async fn list(
             Err(error) => Err(error.into()),
         }
     };
-    let ((items, next), _) = access::step(&app, &grant, read).await?;
+    let ((items, next), _) = access::step(&app, Work::Read, &grant, read).await?;
     let views = items.iter().map(|letter| DeadView::new(pool.bus(), letter));
     let page = DeadPage {
         items: views.collect(),
@@ -179,7 +180,7 @@ async fn change(
             Err(error) => Err(error.into()),
         }
     };
-    let (done, _) = access::step(app, grant, change).await?;
+    let (done, _) = access::step(app, Work::Change, grant, change).await?;
     Ok(Json(Done { done }).into_response())
 }
 

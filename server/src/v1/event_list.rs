@@ -20,6 +20,7 @@ use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
 use super::queue_list::{SeenQueues, check_name};
 use super::records::check_time;
+use crate::admission::Work;
 use crate::api::{EventPage, ListedEvent};
 use crate::auth::Scope;
 use crate::bus::Pool;
@@ -168,7 +169,7 @@ pub(super) async fn list(
         }
         Ok(Some(events.list(after).await?))
     };
-    let (list, grant) = access::step(&app, &grant, list).await?;
+    let (list, grant) = access::step(&app, Work::Read, &grant, list).await?;
     let Some(list) = list else {
         return Ok(Json(EventPage::default()).into_response());
     };

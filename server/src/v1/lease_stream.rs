@@ -21,7 +21,7 @@ use super::access::{CallGrant, granted, granted_call};
 use super::input::{InPath, QueuePath};
 use super::leases::{LeaseView, ttr};
 use super::problem::{Problem, Problems, Result};
-use crate::auth::{Action, LimitedCall, Scope};
+use crate::auth::{Action, Scope};
 use crate::bus::Pool;
 use crate::http::waits::{WaitPlace, hang_up};
 use crate::http::{peer, reply};
@@ -202,9 +202,9 @@ impl LeaseStream {
             () = self.in_flight.draining.cancelled() => Undelivered::default(),
         };
         let leased = leased.allowed(&self.grant, &self.app.tokens).await;
-        let leased = leased?;
+        let mut leased = leased?;
         if !leased.jobs().is_empty() {
-            taken.into_iter().for_each(LimitedCall::keep);
+            leased.count(taken);
         }
         Ok(leased)
     }

@@ -20,7 +20,7 @@ use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, LeasePath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use super::settlement::{Settlement, SettlementFields};
-use crate::auth::{Action, LastingGrant, LimitedCall, Scope};
+use crate::auth::{Action, LastingGrant, Scope};
 use crate::bus::Pool;
 use crate::http::reply;
 use crate::lmstfy::delivered::{self, Undelivered};
@@ -143,10 +143,10 @@ pub(super) async fn lease(
         (why, what) = place.evicted() => return Err(Problem::evicted(why, what)),
         () = app.closing.cancelled() => Undelivered::default(),
     };
-    let events = events.allowed(&grant, &app.tokens).await?;
+    let mut events = events.allowed(&grant, &app.tokens).await?;
     match taken {
         Some(taken) if events.jobs().is_empty() => taken.give_back().await,
-        taken => taken.into_iter().for_each(LimitedCall::keep),
+        taken => events.count(taken),
     }
     let views: Vec<LeaseView> = events.jobs().iter().map(LeaseView::from).collect();
     let text = reply::json_text(&views)?;

@@ -7,9 +7,10 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 
-use super::access::granted_namespace;
+use super::access::{self, granted_namespace_lasting};
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problems, Result};
+use crate::admission::Work;
 use crate::api::{NodeList, NodeView};
 use crate::auth::Scope;
 use crate::state::App;
@@ -28,10 +29,13 @@ pub(super) async fn list(
     InPath(NamespacePath { namespace }): InPath<NamespacePath>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
     // Which machines there are is for who administers queues.
-    grant.allows_anywhere(Scope::Admin)?;
-    let nodes = pool.bus().nodes().await?;
+    let scope = Scope::Admin;
+    let (pool, lasting) = granted_namespace_lasting(&app, &headers, &namespace, scope).await?;
+    lasting.check(&app.tokens).await?.allows_anywhere(scope)?;
+    let read = async { Ok(pool.bus().nodes().await?) };
+    let (nodes, grant) = access::step(&app, Work::Read, &lasting, read).await?;
+    grant.allows_anywhere(scope)?;
     let prefix = format!("{namespace}.");
     let seen = |queue: &str| {
         let name = queue.strip_prefix(&prefix)?;

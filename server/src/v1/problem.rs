@@ -11,6 +11,7 @@ use serde::Serialize;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
+use crate::admission::Crowded;
 use crate::auth::Refusal;
 use crate::http::defaults;
 use crate::shares::Evicted;
@@ -34,9 +35,6 @@ pub(super) struct Problem {
     #[serde(skip)]
     retry_after: Option<Duration>,
 }
-
-/// How long who is one of too many may wait before it comes again.
-const CROWDED_WAIT: Duration = Duration::from_secs(1);
 
 pub(super) type Result<T> = std::result::Result<T, Problem>;
 
@@ -72,17 +70,6 @@ impl Problem {
             Evicted::OfAll => "unavailable",
         };
         Self::new(status, kind, why.text(what))
-    }
-
-    /// Too many requests of a namespace wait for their turn.
-    pub(super) fn crowded(what: &str) -> Self {
-        let text = format!(
-            "too many {what} of the namespace wait for their turn; retry later, with fewer"
-        );
-        Self {
-            retry_after: Some(CROWDED_WAIT),
-            ..Self::new(StatusCode::TOO_MANY_REQUESTS, "throttled", text)
-        }
     }
 
     /// Says first what was done before it.
@@ -171,6 +158,16 @@ impl From<Refusal> for Problem {
     }
 }
 
+impl From<Crowded> for Problem {
+    fn from(crowded: Crowded) -> Self {
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        Self {
+            retry_after: Some(Crowded::RETRY_AFTER),
+            ..Self::new(status, "throttled", crowded.to_string())
+        }
+    }
+}
+
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let problem = Self::unlogged(&error);
@@ -184,6 +181,10 @@ impl From<Error> for Problem {
 impl From<crate::shared::StateError> for Problem {
     fn from(error: crate::shared::StateError) -> Self {
         tracing::error!(%error, "request failed");
+        if error.is_full() {
+            let status = StatusCode::INSUFFICIENT_STORAGE;
+            return Self::new(status, "full", "the shared state has no room; retry later");
+        }
         let status = StatusCode::SERVICE_UNAVAILABLE;
         Self::new(status, "unavailable", "the shared state does not answer")
     }

@@ -14,6 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::access::{self, granted_namespace_lasting};
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
+use crate::admission::Work;
 use crate::api::{NamedQueue, Overview};
 use crate::auth::{Grant, Scope};
 use crate::lmstfy::names::{NAME_BYTES_MAX, is_name};
@@ -121,7 +122,7 @@ pub(super) async fn list(
     let Query(page) = page?;
     let (after, limit) = checked(&namespace, page)?;
     let read = async { Ok(pool.bus().queues().await?) };
-    let (known, grant) = access::step(&app, &grant, read).await?;
+    let (known, grant) = access::step(&app, Work::Read, &grant, read).await?;
     let seen = SeenQueues::new(&namespace, grant);
     let known = known.iter();
     let known = known.filter(|queue| after.as_ref().is_none_or(|after| *queue > after));
@@ -159,7 +160,7 @@ pub(super) async fn overview(
         let counted = overview::page(pool.bus(), pool.ended(), is_seen, after.as_ref(), limit);
         Ok((counted.await?, pool.bus().nodes().await?))
     };
-    let ((counted, nodes), grant) = access::step(&app, &grant, read).await?;
+    let ((counted, nodes), grant) = access::step(&app, Work::Read, &grant, read).await?;
     let seen = SeenQueues::new(&namespace, grant);
     let is_seen = |queue: &QueueName| seen.name(queue).is_some();
     let items = counted.items.iter().filter_map(|it| {

@@ -18,6 +18,7 @@ use super::access::{self, granted_any, granted_lasting};
 use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
+use crate::admission::Work;
 use crate::api::{ForecastStep, Purged, QueueView};
 use crate::auth::Scope;
 use crate::bus::Pool;
@@ -97,7 +98,7 @@ pub(super) async fn set(
             )));
         }
     }
-    let (turn, _) = access::turn(&app, (pool, &namespace), &grant).await?;
+    let (turn, _) = access::turn(&app, &grant).await?;
     if change.sets_any() {
         check_room(pool, &namespace, &name).await?;
     }
@@ -230,9 +231,7 @@ pub(super) async fn forecast(
             steps => steps.map_err(Problem::from),
         }
     };
-    let steps = app.step(&app.forecasts, &grant, forecast).await;
-    let (steps, _) = steps.map_err(|error| access::undone(error, "forecasts"))?;
-    let steps = steps?;
+    let (steps, _) = access::step(&app, Work::Forecast, &grant, forecast).await?;
     let steps = steps.iter().map(ForecastStep::from);
     Ok(Json(steps.collect::<Vec<_>>()).into_response())
 }
@@ -286,7 +285,7 @@ pub(super) async fn purge(
             step => Ok(step.map(|step| (step.cancelled, step.next))?),
         }
     };
-    let ((cancelled, next), _) = access::step(&app, &grant, purge).await?;
+    let ((cancelled, next), _) = access::step(&app, Work::Change, &grant, purge).await?;
     let next = next.map(|next| next.to_string());
     Ok(Json(Purged { cancelled, next }).into_response())
 }

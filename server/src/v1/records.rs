@@ -16,6 +16,7 @@ use super::access::{self, granted_lasting};
 use super::event::text;
 use super::input::{InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
+use crate::admission::Work;
 use crate::api::{RecordPage, RecordView, node_id};
 use crate::auth::Scope;
 use crate::bus::Pool;
@@ -263,7 +264,7 @@ pub(super) async fn list(
     let Query(filter) = filter?;
     let handle = pool.queue(&namespace, &queue)?;
     let read = read_page(pool, handle.name(), filter);
-    let (page, _) = access::step(&app, &grant, read).await?;
+    let (page, _) = access::step(&app, Work::Read, &grant, read).await?;
     let page = RecordPage {
         items: page.items.into_iter().map(RecordView::from).collect(),
         next: page.next.map(|next| next.to_string()),

@@ -19,6 +19,7 @@ use super::access::{
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
 use super::schedule_forms::{ScheduleBody, SchedulePageQuery, SchedulePath};
+use crate::admission::Work;
 use crate::api::{Run, SchedulePage, ScheduleView};
 use crate::auth::{Action, Grant, LimitedCall, Scope};
 use crate::bus::Pool;
@@ -137,7 +138,7 @@ pub(super) async fn list(
         let is_seen = |schedule: &Schedule| is_seen(schedule, &allowed);
         Ok(schedules::page(pool.bus(), of, is_seen, after.as_deref(), limit).await?)
     };
-    let (page, grant) = access::step(&app, &grant, read).await?;
+    let (page, grant) = access::step(&app, Work::Read, &grant, read).await?;
     let items = page.items.iter().filter(|it| is_seen(it, &grant));
     let items: Vec<_> = items.filter_map(|it| view(&namespace, it)).collect();
     let next = page.next.as_deref();

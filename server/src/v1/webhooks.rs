@@ -224,7 +224,7 @@ pub(super) async fn set(
 ) -> Result<Response> {
     let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Admin).await?;
     let body: WebhookBody = input::json(&app, &grant, &headers, body).await?;
-    let (turn, grant) = access::turn(&app, (pool, &namespace), &grant).await?;
+    let (turn, grant) = access::turn(&app, &grant).await?;
     let gets = grant.allows(Scope::Consume, &queue); // its URL gets the events
     gets?;
     pool.queue(&namespace, &queue)?; // a name that the library refuses
@@ -292,7 +292,7 @@ pub(super) async fn remove(
     headers: HeaderMap,
 ) -> Result<StatusCode> {
     let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Admin).await?;
-    let (turn, _) = access::turn(&app, (pool, &namespace), &grant).await?;
+    let (turn, _) = access::turn(&app, &grant).await?;
     let key = TargetKey::new(pool.name(), &namespace, &queue);
     if !app.webhooks.remove(&key).await? {
         return Err(no_webhook(&queue));

@@ -6,6 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::scans;
 use super::{ENDS, End, is_refused};
 use crate::rights::Tenant;
 use crate::world::{Place, World, reply, until};
@@ -178,7 +179,7 @@ async fn the_forecasts_of_one_namespace_hold_no_other_up() {
     let path = "/v1/other/queues/q/events";
     other.send(Method::POST, path, &events).await.is(201);
     let mut asked = JoinSet::new();
-    for _ in 0..60 {
+    for _ in 0..50 {
         let forecast = worst.request(Method::GET, &format!("/v1/ns/{LONG}"));
         asked.spawn(reply(forecast));
     }
@@ -237,4 +238,58 @@ async fn the_scans_of_one_namespace_hold_no_other_up() {
         let page = reply(look).await.is(200);
         assert_eq!(page["items"].as_array().unwrap().len(), 1, "{page}");
     }
+}
+
+/// However many requests of each kind a token has sent, another one of its namespace is never one too
+/// many, and does not wait until they are done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_scans_of_one_token_hold_no_other_of_its_namespace_up() {
+    let world = World::start(Place::Embedded).await;
+    let worst = Tenant(&world, world.token.clone());
+    let other = Tenant(&world, world.new_token("ns", "").await);
+    Kind::Events.prepare(&world, &[]).await;
+    let count = json!({"action": "count", "contains": "nothing"});
+    let cancel = json!({"action": "cancel", "contains": "nothing"});
+    let ways = [
+        (Method::GET, "/v1/ns/events?contains=nothing", Value::Null),
+        (Method::POST, "/v1/ns/events/change", count),
+        (Method::POST, "/v1/ns/events/change", cancel),
+    ];
+    let send = |tenant: &Tenant<'_>, (method, path, body): &(Method, &str, Value)| {
+        let request = tenant.request(method.clone(), path);
+        let request = request.header("Content-Type", "application/json");
+        reply(request.body(body.to_string()))
+    };
+    let mut asked = JoinSet::new();
+    let mut more = ways.iter().cycle();
+    let (mut refused, mut served) = (0, 0);
+    for (method, path, body, operation) in scans::requests() {
+        let path = match operation {
+            "forecastQueue" => "/v1/ns/queues/q/forecast?horizon_ms=1000&step_ms=1000".to_owned(),
+            _ => path,
+        };
+        while asked.len() < 300 {
+            asked.spawn(send(&worst, more.next().unwrap()));
+        }
+        let mut sent = Box::pin(send(&other, &(method.clone(), path.as_str(), body)));
+        let sent = loop {
+            tokio::select! {
+                sent = &mut sent => break sent,
+                done = asked.join_next() => {
+                    let status = done.unwrap().unwrap().status;
+                    (refused, served) = match status.as_u16() {
+                        429 => (refused + 1, served),
+                        _ => (refused, served + 1),
+                    };
+                    asked.spawn(send(&worst, more.next().unwrap()));
+                }
+            }
+        };
+        let status = sent.status.as_u16();
+        assert!(
+            ![429, 500, 503].contains(&status),
+            "{method} {path}: {sent:?}"
+        );
+    }
+    assert!(refused > 0 && served > 0, "{refused} {served}");
 }

@@ -24,8 +24,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "server-step-outlives-its-token",
         "a step goes on when its token has ended",
         &[put(
-            "App::step",
-            "$refusal = «$grant.ended(&self.tokens)»",
+            "Admitted::step",
+            "$refusal = «$grant.ended($tokens)»",
             "std::future::pending()",
         )],
         server("what_takes_many_steps_ends_with_its_token_everywhere"),
@@ -33,7 +33,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-step-unchecked",
         "what has waited for its turn begins although its token has ended",
-        &[drop("App::step", "$checked.map_err(StepError::Refused)?;")],
+        &[drop("Admitted::step", "$grant.check($tokens).await?;")],
         server("what_waits_for_its_turn_ends_with_its_token_everywhere"),
     ),
     Served.bug(
@@ -110,7 +110,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-guesses-without-a-wait",
         "passwords are guessed as fast as they are sent",
-        &[drop("LoginThrottle::attempt", "$client.insert($..);")],
+        &[drop("LoginThrottle::attempt_of", "$guesses.insert($..);")],
         server("guesses_are_as_slow_wherever_they_are_made"),
     ),
 ];

@@ -17,7 +17,6 @@ use crate::lmstfy::gauges::Gauges;
 use crate::lmstfy::params::Params;
 use crate::metrics as server_metrics;
 use crate::settings::DEFAULT_POOL;
-use crate::shared::Table;
 use crate::state::App;
 
 /// The content type of the page for Prometheus.
@@ -51,12 +50,12 @@ pub(super) async fn info(State(app): State<Arc<App>>, RawQuery(query): RawQuery)
         return reply::with_type(StatusCode::OK, TEXT, "");
     }
     let prefix = format!("{pool}/");
-    let keys = match app.shared.list(Table::Queues, &prefix).await {
+    let keys = match app.shared.queues(&prefix).await {
         Ok(keys) => keys,
         Err(error) => return ApiError::from(error).into_response(),
     };
     let mut namespaces: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (key, _) in &keys {
+    for key in &keys {
         let names = key
             .strip_prefix(&prefix)
             .and_then(|names| names.split_once('/'));
