@@ -11,8 +11,8 @@ use crate::shares;
 /// be revoked, expire or be narrowed meanwhile.
 ///
 /// A request cannot go without: its body is read by [`App::read`](crate::state::App::read), what takes
-/// many steps is done by [`App::step`](crate::state::App::step), and leased jobs are seen in
-/// [`Deliverable`](crate::lmstfy::delivered::Deliverable) alone; each of these takes one.
+/// many steps is done by [`Admitted::step`](crate::admission::Admitted::step), and leased jobs are
+/// seen in [`Deliverable`](crate::lmstfy::delivered::Deliverable) alone; each of these takes one.
 #[derive(Clone, Debug)]
 pub(crate) struct LastingGrant {
     text: Arc<TokenText>,
