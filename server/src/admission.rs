@@ -328,7 +328,7 @@ mod tests {
             assert!(poll!(&mut slow).is_pending(), "it goes on");
             let is_given_up = poll!(&mut next).is_ready();
             assert_eq!(is_given_up, work.bounds().held_max.is_some(), "{work:?}");
-            drop((turns, slow));
+            drop((turns, slow, next));
             let third = take(&admission, work, "name", "a").unwrap();
             assert_eq!(third.turn().await.of(ready(7)).await, 7);
         }
