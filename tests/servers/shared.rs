@@ -37,22 +37,36 @@ pub(crate) fn shared() -> &'static Redis {
     &SHARED
 }
 
+/// A program that a variable names.
+fn program_of(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| {
+        panic!(
+            "{variable} names a program as redis-server is; tests/run.sh installs one and sets it"
+        )
+    })
+}
+
 /// The newest program that the tests know, a Valkey.
 pub(crate) fn newest_program() -> String {
-    std::env::var("DULY_NEWEST_REDIS").expect(
-        "DULY_NEWEST_REDIS names a program as redis-server is, of Valkey 9 or Redis 8; \
-         tests/run.sh installs one and sets it",
-    )
+    program_of("DULY_NEWEST_REDIS")
+}
+
+fn start(program: String) -> Redis {
+    Redis::start(RedisOptions {
+        program: Some(program),
+        ..RedisOptions::default()
+    })
 }
 
 /// The server of this process that runs it.
 pub(crate) fn shared_newest() -> &'static Redis {
-    static SHARED: LazyLock<Redis> = LazyLock::new(|| {
-        Redis::start(RedisOptions {
-            program: Some(newest_program()),
-            ..RedisOptions::default()
-        })
-    });
+    static SHARED: LazyLock<Redis> = LazyLock::new(|| start(newest_program()));
+    &SHARED
+}
+
+/// The server of this process that is a Redis 8.
+pub(crate) fn shared_redis_8() -> &'static Redis {
+    static SHARED: LazyLock<Redis> = LazyLock::new(|| start(program_of("DULY_REDIS_8")));
     &SHARED
 }
 

@@ -52,6 +52,13 @@ mod redis_newest {
     duly_conformance::store_contract_tests!(RedisHarness(|| servers::shared_newest().url()));
 }
 
+mod redis_8 {
+    use crate::servers;
+    use crate::store_contract::redis::RedisHarness;
+
+    duly_conformance::store_contract_tests!(RedisHarness(|| servers::shared_redis_8().url()));
+}
+
 mod redis_cluster {
     use crate::servers;
     use crate::store_contract::redis::RedisHarness;

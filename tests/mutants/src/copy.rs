@@ -11,8 +11,8 @@ use crate::plant::{self, Changed, Edit, Tree};
 pub struct Copy {
     folder: PathBuf,
     pub target: PathBuf,
-    /// Where `tests/run.sh` puts the newest server.
-    pub newest_redis: PathBuf,
+    /// Where `tests/run.sh` puts newer servers.
+    pub servers: PathBuf,
 }
 
 /// Edits that are made; taken back with its end.
@@ -30,7 +30,7 @@ impl Copy {
         let target = target.unwrap_or_else(|| project.join("target"));
         let scratch = target.join("mutants");
         let copy = Self {
-            newest_redis: target.join("newest-redis"),
+            servers: target.clone(),
             folder: scratch.join("tree"),
             target: scratch.join("target"),
         };

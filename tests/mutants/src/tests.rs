@@ -17,8 +17,11 @@ const BUILD_MAX: Duration = Duration::from_secs(1_800);
 /// hangs.
 pub const RUN_MAX: Duration = Duration::from_secs(600);
 
-/// The variable that says to the tests where that server is.
-const NEWEST_REDIS: &str = "DULY_NEWEST_REDIS";
+/// The variables that say to the tests where newer servers are, and their files.
+const SERVERS: [(&str, &str); 2] = [
+    ("DULY_NEWEST_REDIS", "newest-redis"),
+    ("DULY_REDIS_8", "redis-8"),
+];
 
 /// What the program of the tests within a package's source is called here.
 const LIB: &str = "lib";
@@ -30,7 +33,7 @@ pub struct Tests<'a> {
 /// The test programs of some targets.
 pub struct Built {
     programs: BTreeMap<String, Program>,
-    newest_redis: PathBuf,
+    servers: PathBuf,
 }
 
 struct Program {
@@ -150,7 +153,7 @@ impl<'a> Tests<'a> {
         match of_artifacts.values().flatten().next() {
             None => Ok(Built {
                 programs,
-                newest_redis: self.copy.newest_redis.clone(),
+                servers: self.copy.servers.clone(),
             }),
             Some(target) => Err(NotBuilt {
                 words: format!("cargo says of no program that it has the tests of {target}"),
@@ -279,8 +282,10 @@ impl Built {
             .env("CARGO_MANIFEST_DIR", &program.folder)
             .env("RUST_BACKTRACE", "0")
             .current_dir(&program.folder);
-        if std::env::var_os(NEWEST_REDIS).is_none() {
-            command.env(NEWEST_REDIS, &self.newest_redis);
+        for (variable, file) in SERVERS {
+            if std::env::var_os(variable).is_none() {
+                command.env(variable, self.servers.join(file));
+            }
         }
         let ran = Ran::of(&command, limit)?;
         let mut outcome = Outcome {
