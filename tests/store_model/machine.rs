@@ -5,11 +5,12 @@ mod resolve;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::event::{Envelope, Payload, TRACE_HEADER, UNIQUE_HEADER};
+use duly::event::{BucketKey, Envelope, Payload, TRACE_HEADER, UNIQUE_HEADER};
 use duly::records::{NodeId, Record};
 use duly::store::operation::{FetchReport, NewEvent, Reply, RequestId, StoreOp};
 use duly::time::{Timestamp, When};
 use duly::{EventId, Unique};
+use duly_conformance::store_contract::shapes::{Own, Shape};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest_state_machine::ReferenceStateMachine;
@@ -22,6 +23,8 @@ const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 pub(crate) const QUEUE: &str = "model";
 pub(crate) const START_MS: u64 = 1_767_225_600_000;
+/// The number of the first event of a shape: no other is so great.
+const SHAPED_FROM: u64 = 1 << 30;
 
 /// The model, what it was asked last, and what it has seen so far.
 #[derive(Clone, Debug)]
@@ -106,6 +109,20 @@ impl Machine {
         };
         self.pushed.push(new.clone());
         new
+    }
+
+    /// Events of a shape, of which a call takes as many as it reads bytes of.
+    fn shaped(&mut self, shape: Shape, count: usize) -> Vec<NewEvent> {
+        let count = match shape.own {
+            Own::Bytes => count.min(20),
+            _ => count,
+        };
+        let bucket = BucketKey::new(QUEUE.parse().expect("a legal name"), BUCKET);
+        let created = Timestamp::from_millis(self.store_us() / 1_000);
+        let first = SHAPED_FROM + (self.pushed.len() as u64).next_multiple_of(64);
+        let events = shape.events(&bucket, created, first, count as u64);
+        self.pushed.extend(events.iter().cloned());
+        events
     }
 
     fn envelope(&self) -> Envelope {

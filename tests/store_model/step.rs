@@ -44,6 +44,8 @@ pub(crate) enum Step {
         count: usize,
         delay_ms: u64,
     },
+    /// So many of one of the shapes of load.
+    PushShape(Index, usize),
     PushAgain(Index, bool),
     MoveDue(usize),
     Fetch {
@@ -177,10 +179,13 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
     let holds = prop::option::weighted(0.25, 1..30_u64);
     prop_oneof![
         8 => (0..30_000_u64).prop_map(|us| Step::Advance { us }),
+        1 => (0..3_000_000_u64).prop_map(|us| Step::Advance { us }),
         1 => (0..50_u64).prop_map(|ms| Step::SetBack { ms }),
         8 => prop::collection::vec(drafts(), 1..4).prop_map(Step::Push),
         6 => (prop_oneof![9 => 1..10_usize, 1 => 60..=batch], prop_oneof![1 => Just(0), 1 => 0..60_u64])
             .prop_map(|(count, delay_ms)| Step::PushPlain { count, delay_ms }),
+        3 => (index(), prop_oneof![9 => 1..20_usize, 1 => 60..=batch])
+            .prop_map(|(of, count)| Step::PushShape(of, count)),
         2 => (index(), any::<bool>()).prop_map(|(of, same)| Step::PushAgain(of, same)),
         4 => prop_oneof![2 => 0..5_usize, 1 => 5..=fetched].prop_map(Step::MoveDue),
         10 => (0..2_u64, prop_oneof![5 => Just(0), 1 => 1..4_u64], prop_oneof![3 => 0..5_usize, 1 => 5..=fetched], 0..40_u64, prop_oneof![2 => 0..3_usize, 1 => 3..30_usize], holds,

@@ -10,6 +10,7 @@ use duly::records::NodeId;
 use duly::store::operation::{
     DeadLetterEdit, Fetch, Holding, PeekBy, RequestId, Rewriting, Settlement, StoreOp,
 };
+use duly_conformance::store_contract::shapes::Shape;
 use proptest::sample::Index;
 
 use super::Machine;
@@ -44,6 +45,10 @@ impl Machine {
             Step::PushPlain { count, delay_ms } => {
                 let events = (0..*count).map(|_| self.plain(*delay_ms));
                 StoreOp::Push(events.collect())
+            }
+            Step::PushShape(of, count) => {
+                let all = Shape::all();
+                StoreOp::Push(self.shaped(all[of.index(all.len())], *count))
             }
             Step::Push(drafts) => {
                 StoreOp::Push(drafts.iter().map(|draft| self.draft(draft)).collect())
