@@ -4,6 +4,7 @@
 //! `DULY_BUSY_EVENTS` takes more events of each shape than 2,000.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use duly::ErrorKind;
@@ -19,7 +20,7 @@ use duly_conformance::store_contract::shapes::Shape;
 use futures_util::future::join_all;
 
 use crate::redis_store::busy::slow_of;
-use crate::redis_store::kit::{Bare, NODE, fresh};
+use crate::redis_store::kit::{Bare, NODE, fresh, until};
 use crate::redis_store::meter::Meter;
 use crate::servers::Redis;
 
@@ -39,11 +40,24 @@ struct Load<'a, 's> {
 
 impl Load<'_, '_> {
     async fn push(&mut self, count: usize) -> Vec<NewEvent> {
+        self.push_expiring(count, |_| None).await
+    }
+
+    /// Pushes events of which some expire after a while, by their places.
+    async fn push_expiring(
+        &mut self,
+        count: usize,
+        expires_after: impl Fn(usize) -> Option<Duration>,
+    ) -> Vec<NewEvent> {
         let bare = &self.bare;
         let created = Timestamp::from_micros_up(bare.store.now_us());
-        let events = self
-            .shape
-            .events(&bare.bucket, created, self.made, count as u64);
+        let shape = self.shape;
+        let mut events = shape.events(&bare.bucket, created, self.made, count as u64);
+        for (at, event) in events.iter_mut().enumerate() {
+            if let Some(after) = expires_after(at) {
+                Arc::make_mut(&mut event.envelope).expires = Some(created + after);
+            }
+        }
         self.made += count.next_multiple_of(64) as u64;
         let pushes = async {
             let calls: Vec<_> = events.chunks(self.shape.at_once).collect();
@@ -220,8 +234,71 @@ async fn every_script(load: &mut Load<'_, '_>, count: usize) {
     assert!(!kept.is_empty());
 }
 
+/// Fetches over events of a shape, nearly all of which have expired: `limit` at a time, until each of
+/// the others was fetched once.
+async fn fetches_of_expired(load: &mut Load<'_, '_>, count: usize, limit: usize) {
+    const AFTER: Duration = Duration::from_millis(500);
+    let expires = |at: usize| (at % 100 > 0).then_some(AFTER);
+    let events = load.push_expiring(count, expires).await;
+    // Those of some shapes expire by themselves, later.
+    let expires = |it: &NewEvent| it.envelope.expires.map_or(u64::MAX, |at| at.as_micros());
+    let hour_us = load.bare.store.now_us() + 1_800_000_000;
+    let of_soon = events.iter().map(expires).filter(|us| *us < hour_us);
+    let last_us = of_soon.max().expect("some expire soon");
+    until("they have expired", async || {
+        load.bare.store.now_us() > last_us
+    })
+    .await;
+    let (mut held, mut calls) = (BTreeSet::new(), 0);
+    loop {
+        load.request += 1;
+        calls += 1;
+        let fetch = Fetch {
+            node: NODE,
+            request: load.request,
+            limit,
+            ahead: AHEAD,
+            ahead_limit: limit,
+            hold: None,
+            starts: usize::MAX,
+        };
+        let Reply::Fetched(fetched) = load.does([StoreOp::Fetch(fetch)]).await.remove(0) else {
+            panic!("a fetch is answered as one");
+        };
+        let ids = fetched.deliveries.iter().map(|it| it.id);
+        for id in ids {
+            assert!(held.insert(id), "{:?}: {id} twice", load.shape);
+        }
+        // A fetch that passes many others says that it is not at the end.
+        if fetched.deliveries.is_empty() && !fetched.full && fetched.ready == 0 {
+            break;
+        }
+        assert!(calls <= 2 * count, "{:?}: no end", load.shape);
+    }
+    let kept: BTreeSet<_> = { events.iter() }
+        .filter(|it| expires(it) > hour_us)
+        .map(|it| it.envelope.id)
+        .collect();
+    let missing: Vec<_> = kept.difference(&held).collect();
+    assert!(
+        missing.is_empty(),
+        "{:?}: of {count} before fetches of {limit}",
+        load.shape
+    );
+    let late: Vec<_> = held.difference(&kept).collect();
+    assert!(
+        late.is_empty(),
+        "{:?}: {} had expired",
+        load.shape,
+        late.len()
+    );
+}
+
 /// Returns the scripts that took too long over any shape.
-async fn slow_scripts(server: &Redis) -> BTreeSet<String> {
+async fn slow_scripts(
+    server: &Redis,
+    run: impl AsyncFn(&mut Load<'_, '_>, usize),
+) -> BTreeSet<String> {
     let count = std::env::var("DULY_BUSY_EVENTS").ok();
     let count: usize = count.and_then(|text| text.parse().ok()).unwrap_or(2_000);
     let mut meter = Meter::new(server);
@@ -236,21 +313,32 @@ async fn slow_scripts(server: &Redis) -> BTreeSet<String> {
             request,
             made,
         };
-        every_script(&mut load, count).await;
+        run(&mut load, count).await;
         server.cli(&["FLUSHALL"]);
     }
     slow_of(&meter, known_us)
 }
 
-#[tokio::test]
-async fn no_script_keeps_a_server_for_long_whatever_the_shape_of_the_load() {
+async fn is_quick(run: impl AsyncFn(&mut Load<'_, '_>, usize)) {
     let server = Redis::plain();
-    let mut slow = slow_scripts(&server).await;
+    let mut slow = slow_scripts(&server, &run).await;
     for _ in 0..2 {
         if !slow.is_empty() {
-            let again = slow_scripts(&server).await;
+            let again = slow_scripts(&server, &run).await;
             slow.retain(|script| again.contains(script));
         }
     }
     assert!(slow.is_empty(), "{slow:?} took too long each time");
+}
+
+#[tokio::test]
+async fn no_script_keeps_a_server_for_long_whatever_the_shape_of_the_load() {
+    is_quick(every_script).await;
+}
+
+#[tokio::test]
+async fn no_script_keeps_a_server_for_long_whatever_has_expired() {
+    for limit in [1, 500] {
+        is_quick(async |load, count| fetches_of_expired(load, count, limit).await).await;
+    }
 }
