@@ -183,6 +183,9 @@ macro_rules! store_contract_tests {
                 what_is_over_by_its_deadline_at_the_last_attempt_is_dead
                 what_is_over_by_its_deadline_may_have_expired
                 however_many_leases_are_over_none_of_them_counts
+                however_many_leases_are_over_every_dead_letter_is_found
+                however_many_leases_are_over_what_has_expired_does_not_count
+                a_watcher_is_told_of_leases_that_are_over
                 a_reap_tells_of_each_lease_that_was_over_before
             }
             clock {

@@ -1,14 +1,17 @@
 //! Promises of leases past their own deadline while nobody pulls: from that moment on they are over
 //! for every operation that tells of events or changes them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, EventDraft, World, secs};
-use duly::event::State;
+use duly::event::{BucketKey, State};
 use duly::records::Outcome;
+use duly::store::Watcher;
 use duly::store::operation::{BATCH_MAX, Fetch, PeekBy, PushOutcome, Stats, StoreOp};
-use duly::{CancelOutcome, ChangeOutcome, EventId, Unique};
+use duly::{CancelOutcome, ChangeOutcome, EventId, LatePolicy, Unique};
 
 const TICK: Duration = Duration::from_micros(1);
 
@@ -28,6 +31,23 @@ impl World {
         self.hold(1).await;
         self.advance(secs(5));
         id
+    }
+
+    /// So many of them.
+    async fn overdue_many(
+        &self,
+        many: usize,
+        draft: impl Fn(usize, EventDraft) -> EventDraft,
+    ) -> Vec<EventId> {
+        let drafts: Vec<_> = (0..many).map(|n| draft(n, self.event())).collect();
+        for drafts in drafts.chunks(BATCH_MAX) {
+            self.push_all(drafts).await;
+        }
+        while self.stats().await.leased < many {
+            self.hold(BATCH_MAX).await;
+        }
+        self.advance(secs(6));
+        drafts.iter().map(EventDraft::id).collect()
     }
 }
 
@@ -133,32 +153,117 @@ pub async fn what_is_over_by_its_deadline_may_have_expired(harness: &dyn StoreHa
 pub async fn however_many_leases_are_over_none_of_them_counts(harness: &dyn StoreHarness) {
     const MANY: usize = 1_700;
     let world = World::new(harness).await;
-    let drafts: Vec<_> = (0..MANY)
-        .map(|n| {
-            let draft = world.event().attempts(if n % 10 == 0 { 1 } else { 3 });
-            draft.unique(&format!("user:{n}"), Unique::Keep)
-        })
-        .collect();
-    for drafts in drafts.chunks(BATCH_MAX) {
-        world.push_all(drafts).await;
-    }
-    while world.stats().await.leased < MANY {
-        world.hold(BATCH_MAX).await;
-    }
-    world.advance(secs(6));
+    let ids = world.overdue_many(MANY, |n, draft| {
+        let draft = draft.attempts(if n % 10 == 0 { 1 } else { 3 });
+        draft.unique(&format!("user:{n}"), Unique::Keep)
+    });
+    let ids = ids.await;
     let stats = world.stats().await;
     let counts = (stats.ready, stats.leased, stats.dead);
     assert_eq!(counts, (MANY - MANY / 10, 0, MANY / 10));
-    let last = drafts[MANY - 1].id();
     let cancelled = CancelOutcome::CancelledAfterAttempt;
-    assert_eq!(world.cancel(last).await, cancelled);
-    assert_eq!(world.state(drafts[MANY - 2].id()).await, Some(State::Ready));
+    assert_eq!(world.cancel(ids[MANY - 1]).await, cancelled);
+    assert_eq!(world.state(ids[MANY - 2]).await, Some(State::Ready));
     let again = world.event().unique("user:1690", Unique::Keep);
     assert_eq!(
         world.push(&again).await,
         PushOutcome::Accepted,
         "it is dead"
     );
+}
+
+/// A page ends where the next one begins, so it must have all that is before that.
+pub async fn however_many_leases_are_over_every_dead_letter_is_found(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let last = |n: usize| n % 3 > 0;
+    let ids = world.overdue_many(1_700, |n, draft| {
+        draft.attempts(if last(n) { 1 } else { 3 })
+    });
+    let ids = ids.await;
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = world.op(StoreOp::read_dead(after, BATCH_MAX)).await;
+        found.extend(page.letters.iter().map(|letter| letter.id));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let dead = ids.iter().enumerate().filter(|(n, _)| last(*n));
+    let dead: Vec<_> = dead.map(|(_, id)| *id).collect();
+    assert_eq!(found, dead);
+    for revives in [true, false] {
+        let world = World::new(harness).await;
+        let ids = world
+            .overdue_many(1_700, |_, draft| draft.attempts(1))
+            .await;
+        let some = &ids[1_600..];
+        let changed = match revives {
+            true => world.revive(some).await,
+            false => world.drop_dead(some).await,
+        };
+        assert_eq!(changed, some.len(), "revived: {revives}");
+    }
+}
+
+/// They would wait, and be over at once.
+pub async fn however_many_leases_are_over_what_has_expired_does_not_count(
+    harness: &dyn StoreHarness,
+) {
+    for late in [false, true] {
+        let world = World::new(harness).await;
+        let at = world.now() + secs(3);
+        let too_late = LatePolicy::Bury(secs(3));
+        let expires = |_, draft: EventDraft| match late {
+            true => draft.late(too_late),
+            false => draft.expires(at),
+        };
+        let ids = world.overdue_many(1_200, expires).await;
+        let dead = if late { ids.len() } else { 0 };
+        let counts = Stats {
+            dead,
+            ..Stats::default()
+        };
+        assert_eq!(world.stats().await, counts);
+        assert_eq!(
+            world.read_dead(None, BATCH_MAX).await.len(),
+            dead.min(BATCH_MAX)
+        );
+    }
+}
+
+/// A puller looks for what is there by a move of nothing, and others have to know what it has found.
+pub async fn a_watcher_is_told_of_leases_that_are_over(harness: &dyn StoreHarness) {
+    for way in 0..3 {
+        let world = World::new(harness).await;
+        let told = Arc::new(Earlier::default());
+        let watcher: Arc<dyn Watcher> = Arc::clone(&told) as _;
+        let watched = world.store().watch(Arc::downgrade(&watcher));
+        watched.expect("there is room");
+        world.overdue(world.event()).await;
+        told.0.store(0, Ordering::SeqCst);
+        let ready = match way {
+            0 => world.op(StoreOp::move_due(0, false)).await.ready,
+            1 => world.stats().await.ready,
+            _ => world.reap(Vec::new(), 100).await.ready,
+        };
+        assert_eq!(
+            (ready, told.0.load(Ordering::SeqCst) > 0),
+            (1, true),
+            "{way}"
+        );
+    }
+}
+
+#[derive(Default)]
+struct Earlier(AtomicUsize);
+
+impl Watcher for Earlier {
+    fn earlier(&self, _: &BucketKey) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn called(&self, _: &BucketKey) {}
 }
 
 /// Whoever counts them by the reaps counts each one once.

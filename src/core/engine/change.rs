@@ -128,6 +128,7 @@ impl<B: Clone> Bucket<B> {
         check_bytes(rewritings.iter().map(|one| one.payload.len()))?;
         let mut rewritten = 0;
         for Rewriting { id, was, payload } in rewritings {
+            self.end_if_over(*id, sink);
             let Some(entry) = self.entries.get_mut(id) else {
                 continue;
             };
@@ -164,6 +165,7 @@ impl<B: Clone> Bucket<B> {
         let due = self.now();
         let mut revived = 0;
         for id in ids {
+            self.end_if_over(*id, sink);
             let Some(entry) = self.entries.get_mut(id) else {
                 continue;
             };
@@ -240,6 +242,7 @@ impl<B: Clone> Bucket<B> {
         check_by(by)?;
         let mut dropped = 0;
         for id in ids {
+            self.end_if_over(*id, sink);
             if self.dead.remove(id) {
                 let ending = RecordDetails::by_operator(
                     Outcome::Dropped,

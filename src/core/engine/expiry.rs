@@ -145,9 +145,23 @@ impl<B: Clone> Bucket<B> {
     }
 
     /// Returns the waiting events that have expired and are beyond the bound of an operation.
-    pub(super) fn expired(&self) -> impl Iterator<Item = &Entry<B>> + '_ {
+    pub(super) fn expired(&self) -> impl Iterator<Item = (EventId, &Entry<B>)> + '_ {
         let ids = self.expiring.until(self.now_us);
-        ids.filter_map(|id| self.entries.get(&id))
+        ids.filter_map(|id| Some((id, self.entries.get(&id)?)))
+    }
+
+    /// Returns the state of an event whose lease is past its deadline, or that has expired, once that is
+    /// ended.
+    pub(super) fn state_beyond(&self, entry: &Entry<B>) -> State {
+        if entry.is_leased() && entry.tries.saturating_add(1) >= entry.attempts {
+            return State::Dead;
+        }
+        match entry.stale(self.now_us) {
+            Some(StaleReason::TooLate) => State::Dead,
+            Some(StaleReason::Expired) => State::Expired,
+            None if entry.due.as_micros() <= self.now_us => State::Ready,
+            None => State::Scheduled,
+        }
     }
 
     /// Returns when the first event of the ready list that has not expired was moved there, or when the
@@ -172,8 +186,8 @@ impl<B: Clone> Bucket<B> {
     pub(super) fn expired_dues(&self) -> Vec<Timestamp> {
         let scheduled = self
             .expired()
-            .filter(|entry| entry.place() == Place::Scheduled);
-        let mut dues: Vec<_> = scheduled.map(|entry| entry.due).collect();
+            .filter(|(_, entry)| entry.place() == Place::Scheduled);
+        let mut dues: Vec<_> = scheduled.map(|(_, entry)| entry.due).collect();
         dues.sort_unstable();
         dues
     }

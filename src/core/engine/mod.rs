@@ -255,7 +255,7 @@ impl<B: Clone> Bucket<B> {
                 Reply::Snapshot(self.get(id))
             }
             StoreOp::Peek { by, from, limit } => self.peek(&by, from.as_ref(), limit, sink)?,
-            StoreOp::ReadDead { after, limit } => self.read_dead(after, limit),
+            StoreOp::ReadDead { after, limit } => self.read_dead(after, limit, sink),
             StoreOp::Revive { ids, by } => {
                 Reply::Counted(self.revive(&ids, by.as_deref(), sink)?)
             }

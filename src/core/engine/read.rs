@@ -10,7 +10,7 @@ use crate::core::op::{
     BATCH_MAX, ChangeSink, DeadPage, PeekBy, PeekCursor, PeekPage, Reply, Snapshot, Stats,
 };
 use crate::error::{Error, Result};
-use crate::event::{EventId, StaleReason};
+use crate::event::{EventId, State};
 use crate::time::Timestamp;
 
 impl<B: Clone> Bucket<B> {
@@ -77,10 +77,16 @@ impl<B: Clone> Bucket<B> {
         Ok(Reply::Peeked(PeekPage { events, next: None }))
     }
 
-    pub(super) fn read_dead(&self, after: Option<EventId>, limit: usize) -> Reply<B> {
+    pub(super) fn read_dead<L: ChangeSink<Body = B>>(
+        &mut self,
+        after: Option<EventId>,
+        limit: usize,
+        sink: &mut L,
+    ) -> Reply<B> {
+        let limit = limit.clamp(1, BATCH_MAX);
+        self.bury_beyond(after, limit + 1, sink);
         let (mut letters, mut budget) = (Vec::new(), Budget::new());
         let mut next = None;
-        let limit = limit.clamp(1, BATCH_MAX);
         for id in self.dead.range(beyond(after)) {
             if letters.len() == limit || budget.is_spent() {
                 next = letters
@@ -97,6 +103,24 @@ impl<B: Clone> Bucket<B> {
         Reply::Dead(DeadPage { letters, next })
     }
 
+    /// Buries the first `many` events after an id that are beyond the bound of an operation, so that no
+    /// page is without them.
+    fn bury_beyond<L: ChangeSink<Body = B>>(
+        &mut self,
+        after: Option<EventId>,
+        many: usize,
+        sink: &mut L,
+    ) {
+        let beyond = self.overdue().chain(self.expired());
+        let dead = beyond.filter(|(_, entry)| self.state_beyond(entry) == State::Dead);
+        let ids = dead.map(|(id, _)| id);
+        let mut ids: Vec<_> = ids.filter(|id| after.is_none_or(|it| *id > it)).collect();
+        ids.sort_unstable();
+        for id in ids.into_iter().take(many) {
+            self.end_if_over(id, sink);
+        }
+    }
+
     /// Counts events by state; unconfirmed ones are not counted.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -111,21 +135,22 @@ impl<B: Clone> Bucket<B> {
                 .oldest_ready_us()
                 .map(|us| Timestamp::from_millis(us / 1_000)),
         };
-        for entry in self.overdue() {
+        for (_, entry) in self.overdue() {
             stats.leased -= 1;
-            if entry.tries.saturating_add(1) >= entry.attempts {
-                stats.dead += 1;
-            } else {
-                stats.ready += 1;
+            match self.state_beyond(entry) {
+                State::Dead => stats.dead += 1,
+                State::Ready => stats.ready += 1,
+                State::Scheduled => stats.scheduled += 1,
+                _ => {}
             }
         }
-        for entry in self.expired() {
+        for (_, entry) in self.expired() {
             if entry.due.as_micros() <= self.now_us {
                 stats.ready -= 1;
             } else {
                 stats.scheduled -= 1;
             }
-            stats.dead += usize::from(entry.stale(self.now_us) == Some(StaleReason::TooLate));
+            stats.dead += usize::from(self.state_beyond(entry) == State::Dead);
         }
         stats
     }

@@ -119,9 +119,9 @@ impl<B: Clone> Bucket<B> {
 
     /// Returns the events whose lease is past its own deadline and that are beyond the bound of an
     /// operation.
-    pub(super) fn overdue(&self) -> impl Iterator<Item = &Entry<B>> + '_ {
+    pub(super) fn overdue(&self) -> impl Iterator<Item = (EventId, &Entry<B>)> + '_ {
         let ids = self.nodes.past_deadline(self.now_us);
-        ids.filter_map(|id| self.entries.get(&id))
+        ids.filter_map(|id| Some((id, self.entries.get(&id)?)))
     }
 
     /// Returns the next event whose lease is past its own deadline.

@@ -53,6 +53,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         store_contract("a_dead_letter_that_has_expired_stays_dead"),
     ),
     Controls.bug(
+        "letters-beyond-the-bound-not-listed",
+        "a page of dead letters lacks what is over and not ended yet",
+        &[drop("Bucket::read_dead", "bury_beyond")],
+        store_contract("however_many_leases_are_over_every_dead_letter_is_found"),
+    ),
+    Controls.bug(
+        "letters-beyond-the-bound-not-revived",
+        "what is over and not ended yet is no dead letter for a revive",
+        &[put("Bucket::revive", "self.end_if_over(*$id, $sink)", "()")],
+        store_contract("however_many_leases_are_over_every_dead_letter_is_found"),
+    ),
+    Controls.bug(
         "redis-revive-into-the-grave",
         "Redis: a dead letter that has expired is revived, and is over at once",
         &[put("lua::has_expired", "$expires * 1000 <= now", "false")],
