@@ -6,6 +6,8 @@ use ::metrics::{Histogram, counter, histogram};
 
 use super::catalogue::{STORE_CALL, STORE_ERRORS};
 use crate::error::ErrorKind;
+#[cfg(any(feature = "embedded", feature = "redis"))]
+use crate::panics;
 
 /// The metrics of one operation.
 #[derive(Debug)]
@@ -40,5 +42,7 @@ impl StoreCallMetrics {
 #[cfg(any(feature = "embedded", feature = "redis"))]
 pub(crate) fn found_damage(op: &'static str, many: usize) {
     let kind = ErrorKind::Corrupt.name();
-    counter!(STORE_ERRORS, "op" => op, "kind" => kind).increment(many as u64);
+    panics::reported(|| {
+        counter!(STORE_ERRORS, "op" => op, "kind" => kind).increment(many as u64);
+    });
 }

@@ -11,6 +11,8 @@ use std::sync::{Arc, OnceLock};
 use rusqlite::ErrorCode;
 use rusqlite::ffi;
 
+use crate::panics;
+
 /// What there is too little of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortage {
@@ -82,7 +84,9 @@ pub(crate) fn survive_file_limit() {
             use signal_hook::consts::SIGXFSZ;
             let seen = Arc::new(AtomicBool::new(false));
             if let Err(error) = signal_hook::flag::register(SIGXFSZ, seen) {
-                tracing::warn!(%error, "a write beyond the limit on file sizes ends this process");
+                panics::reported(|| {
+                    tracing::warn!(%error, "a write beyond the limit on file sizes ends this process");
+                });
             }
         }
     });

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::core::clock::{JUMP_US, SteadyClock, SteadyReading};
+use crate::panics;
 use crate::store::contract::Store;
 #[cfg(feature = "embedded")]
 use crate::time::Timestamp;
@@ -123,10 +124,12 @@ impl StoreTime {
         let seconds = |us: i64| us as f64 / 1e6;
         let is_wrong = differs(reading.ahead_us);
         if reading.jumped_us != 0 {
-            tracing::warn!(
-                ahead_s = seconds(reading.jumped_us),
-                "the wall clock stayed ahead; the store's time was set forward"
-            );
+            panics::reported(|| {
+                tracing::warn!(
+                    ahead_s = seconds(reading.jumped_us),
+                    "the wall clock stayed ahead; the store's time was set forward"
+                );
+            });
         } else if is_wrong {
             let last = Mono::from_nanos(self.logged_ns.load(Ordering::Relaxed));
             let is_new = !self.is_logged.load(Ordering::Relaxed);
@@ -134,15 +137,17 @@ impl StoreTime {
                 self.logged_ns
                     .store(mono.as_nanos().max(1), Ordering::Relaxed);
                 self.is_logged.store(true, Ordering::Relaxed);
-                tracing::warn!(
-                    ahead_s = seconds(reading.ahead_us),
-                    "the wall clock jumped; the store's time goes on by the monotonic clock"
-                );
+                panics::reported(|| {
+                    tracing::warn!(
+                        ahead_s = seconds(reading.ahead_us),
+                        "the wall clock jumped; the store's time goes on by the monotonic clock"
+                    );
+                });
             }
             return;
         }
         if self.is_logged.swap(false, Ordering::Relaxed) {
-            tracing::info!("the wall clock and the store's time agree again");
+            panics::reported(|| tracing::info!("the wall clock and the store's time agree again"));
         }
     }
 }

@@ -56,6 +56,31 @@ pub(crate) fn unfinished(files: &[File]) -> Vec<String> {
     wrong
 }
 
+/// Log lines of stores at which a panic of the subscriber, which is the program's code, would go on:
+/// they stand in tasks that nobody begins again, and in calls on which others wait.
+pub(crate) fn uncontained_lines(files: &[File]) -> Vec<String> {
+    let is_line = |line: &str| {
+        let mut levels = ["error", "warn", "info", "debug", "trace"].into_iter();
+        levels.any(|level| line.contains(&format!("tracing::{level}!(")))
+    };
+    let mut wrong = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        let text = file.text.split("#[cfg(test)]\nmod tests").next();
+        let lines: Vec<_> = text.unwrap_or_default().lines().collect();
+        for at in (0..lines.len()).filter(|at| is_line(lines[*at])) {
+            let before = &lines[at.saturating_sub(4)..=at];
+            if !before.iter().any(|line| line.contains("panics::reported(")) {
+                wrong.push(format!(
+                    "{}:{}: is not within `panics::reported`",
+                    file.path,
+                    at + 1
+                ));
+            }
+        }
+    }
+    wrong
+}
+
 /// Targets that do not begin with what they are for.
 pub(crate) fn without_opening(files: &[File]) -> Vec<String> {
     let targets = files.iter().filter(|file| is_target(&file.path));

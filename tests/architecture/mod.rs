@@ -150,6 +150,17 @@ fn fields_and_locals_are_named_by_what_they_are() {
 }
 
 #[test]
+fn log_lines_of_stores_are_contained() {
+    expect_none(&manners::uncontained_lines(&project(&[
+        "src/sqlite",
+        "src/store",
+    ])));
+    let text = "fn f() {\n    tracing::warn!(\"so\");\n}\n";
+    let made_up = File::new("src/store/x.rs", text);
+    assert_eq!(manners::uncontained_lines(&[made_up]).len(), 1);
+}
+
+#[test]
 fn every_test_example_and_benchmark_says_what_it_is_for() {
     let files = project(&["tests", "examples", "benches"]);
     expect_none(&manners::without_opening(&files));

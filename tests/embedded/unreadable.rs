@@ -2,13 +2,18 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use duly::ErrorKind;
 use duly::store::EmbeddedStore;
 use duly::store::operation::{Fetch, Reply, StoreOp};
+use tracing::span::{self, Attributes};
+use tracing::subscriber::NoSubscriber;
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 
-use crate::embedded::damage::is_said_well;
+use crate::embedded::damage::{damaged, is_said_well};
 use crate::embedded::full::big;
 use crate::embedded::harness::*;
 
@@ -22,6 +27,58 @@ fn without_a_cache(place: &Place) -> EmbeddedStore {
 fn execute(place: &Place, sql: &str) {
     let file = rusqlite::Connection::open(place.path()).expect("the file");
     file.execute_batch(sql).expect("it is done");
+}
+
+/// Asks the store for its counts at each line of the log.
+struct Asks(Weak<EmbeddedStore>, Arc<AtomicUsize>);
+
+impl Subscriber for Asks {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("duly")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        if let Some(store) = self.0.upgrade() {
+            let leased = stats(&store).leased; // for ever, under the lock of its bucket
+            self.1.store(leased, Ordering::Relaxed);
+        }
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[test]
+fn a_subscriber_may_ask_the_store_that_tells_it_of_damage() {
+    let place = Place::new();
+    let store = Arc::new(without_a_cache(&place));
+    (1..=3).for_each(|n| push_now(&store, n));
+    execute(
+        &place,
+        "UPDATE events SET body = zeroblob(100) WHERE row = 2",
+    );
+    let leased = Arc::new(AtomicUsize::new(0));
+    let asks = Asks(Arc::downgrade(&store), Arc::clone(&leased));
+    // Beside a single one, a line that another thread reaches first is disabled for all.
+    let _second = Dispatch::new(NoSubscriber::default());
+    tracing::subscriber::with_default(asks, || {
+        let delivered: Vec<_> = fetch(&store, 1).iter().map(|it| it.id).collect();
+        assert_eq!(delivered, [id(1), id(3)]);
+    });
+    assert_eq!(
+        leased.load(Ordering::Relaxed),
+        2,
+        "it was asked, and the damaged one is gone"
+    );
 }
 
 #[test]
@@ -88,4 +145,66 @@ fn a_page_that_cannot_be_read_stops_the_store() {
     assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
     drop(store);
     is_said_well(&place.open_error(), "a damaged page");
+}
+
+/// Each operation ends leases that are past their deadline; one that is damaged is in the way of none.
+#[test]
+fn a_lease_past_its_deadline_of_a_damaged_row_is_in_the_way_of_nothing() {
+    for (attempts, damage) in [
+        (1, "UPDATE events SET body = zeroblob(100) WHERE row = 2"),
+        (3, "UPDATE events SET body = zeroblob(100) WHERE row = 2"),
+        (3, "UPDATE events SET due = due - 1 WHERE row = 2"),
+        (3, "DELETE FROM events WHERE row = 2"),
+    ] {
+        let place = Place::new();
+        let store = without_a_cache(&place);
+        for n in 1..=3 {
+            push(&store, telling(n, attempts)).expect("a push");
+        }
+        let hold = Some(Duration::from_secs(5));
+        let fetch_one = Fetch {
+            hold,
+            ..fetch_of(1)
+        };
+        ask(&store, StoreOp::Fetch(fetch_one)).expect("a fetch");
+        execute(&place, damage);
+        place.clock.advance(Duration::from_secs(5));
+        let counts = stats(&store);
+        let dead = if attempts == 1 { 3 } else { 0 };
+        assert_eq!(
+            (counts.ready, counts.dead, counts.leased),
+            (3 - dead, dead, 0),
+            "{damage}"
+        );
+        ask(
+            &store,
+            StoreOp::ReadDead {
+                after: None,
+                limit: 9,
+            },
+        )
+        .expect("a page");
+        ask(
+            &store,
+            StoreOp::MoveDue {
+                limit: 9,
+                calls: false,
+            },
+        )
+        .expect("a move");
+        assert!(get(&store, 2).is_some(), "{damage}");
+        push_now(&store, 4);
+        let delivered: Vec<_> = fetch(&store, 2).iter().map(|it| it.id).collect();
+        let expected = if attempts == 1 {
+            vec![id(4)]
+        } else {
+            vec![id(1), id(3), id(4)]
+        };
+        assert_eq!(delivered, expected, "{damage}");
+        let is_listed = !damaged(&store).is_empty();
+        assert!(is_listed || attempts == 1, "{damage}");
+        drop(store);
+        // At the latest by a start: nothing that is damaged is believed.
+        assert!(!damaged(&place.open()).is_empty(), "{damage}");
+    }
 }

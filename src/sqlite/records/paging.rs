@@ -6,6 +6,7 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params_from_iter};
 
+use crate::panics;
 use crate::record::{Cursor, FoundRecords, Numbered, Order, Query};
 use crate::sqlite::records::conditions::{self, Bound, Conditions};
 use crate::sqlite::records::queue_names::{Names, name_of, number_of};
@@ -255,7 +256,9 @@ fn look(
         found = queue.and_then(|queue| rows::read(row, queue));
         if found.is_none() {
             let cursor = cursor(place);
-            tracing::error!(%cursor, "skipped a journal row that is not a record");
+            panics::reported(
+                || tracing::error!(%cursor, "skipped a journal row that is not a record"),
+            );
         }
     }
     Ok(Here { place, found })

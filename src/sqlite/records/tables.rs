@@ -4,6 +4,7 @@
 
 use rusqlite::Connection;
 
+use crate::panics;
 use crate::record::{Cause, Outcome};
 use crate::sqlite::records::{views, words};
 
@@ -116,7 +117,9 @@ pub(crate) fn complete(connection: &Connection) {
         connection.execute_batch(TENTHS_BY_TIME)
     });
     if let Err(error) = completed {
-        tracing::warn!(%error, "failed to add an index or names of outcomes to the tables of records");
+        panics::reported(|| {
+            tracing::warn!(%error, "failed to add an index or names of outcomes to the tables of records");
+        });
     }
 }
 

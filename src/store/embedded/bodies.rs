@@ -9,6 +9,7 @@ use crate::core::op::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope};
 use crate::metrics::found_damage;
+use crate::panics;
 use crate::record::NodeId;
 use crate::store::embedded::cache::CacheEntry;
 use crate::store::embedded::change::Change;
@@ -130,23 +131,31 @@ impl Shared {
             row: delivery.body.row,
             why: why.to_string(),
         });
-        self.shards.change(bucket, WakeRule::Known, |shard| {
+        let is_settled = self.shards.change(bucket, WakeRule::Known, |shard| {
             let settled = shard.apply(now_us, op, &mut recorder);
             // Refused: somebody else has settled it, and its row is gone for that reason.
-            if settled.is_ok_and(|response| response.reply == Reply::Settled(vec![true])) {
-                tracing::error!(
-                    event = %delivery.id,
-                    %why,
-                    "damaged event discarded; its bytes are in the table `damaged`"
-                );
-                found_damage("fetch", 1);
+            let is_settled =
+                settled.is_ok_and(|response| response.reply == Reply::Settled(vec![true]));
+            if is_settled {
                 self.pending.submit(Chunk {
                     bucket: Some(bucket.clone()),
                     changes: recorder.changes,
                     part: CommitPart::Rest,
                 });
             }
+            is_settled
         });
+        if is_settled {
+            // Without the lock: a subscriber or a recorder may call the store.
+            panics::reported(|| {
+                tracing::error!(
+                    event = %delivery.id,
+                    %why,
+                    "damaged event discarded; its bytes are in the table `damaged`"
+                );
+            });
+            found_damage("fetch", 1);
+        }
     }
 }
 

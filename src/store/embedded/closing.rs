@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::Error;
+use crate::panics;
 use crate::store::embedded::reader::closed;
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::stop::StopReason;
@@ -26,7 +27,9 @@ impl Shared {
     pub(super) fn stop(&self, stop: StopReason) {
         let stop = Arc::new(stop);
         let first = self.stop.get_or_init(|| {
-            tracing::error!(error = %stop.closed(), "embedded store stopped after a failure");
+            panics::reported(|| {
+                tracing::error!(error = %stop.closed(), "embedded store stopped after a failure");
+            });
             stop
         });
         self.pending

@@ -1,5 +1,6 @@
 //! The sizes of the file and of its log: checkpoints, free pages, and the limit on both.
 
+use crate::panics;
 use crate::sqlite::checkpoint_on_close;
 use crate::store::embedded::commit::Committer;
 use crate::store::embedded::schema::PAGE_BYTES;
@@ -83,7 +84,9 @@ impl Committer {
             Err(Failure {
                 error,
                 shortage: Some(_),
-            }) => tracing::warn!(%error, "write-ahead log not copied into the store's file"),
+            }) => panics::reported(
+                || tracing::warn!(%error, "write-ahead log not copied into the store's file"),
+            ),
             Err(failure) => return Err(failure),
         }
         let closed = self.connection.close();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, Row, params};
 
 use crate::event::QueueName;
+use crate::panics;
 use crate::store::control::Control;
 use crate::store::embedded::change::{Change, Changes};
 use crate::store::embedded::sums;
@@ -52,7 +53,7 @@ pub(super) fn read(
         let queue = row.get_ref(0)?.as_bytes_or_null().unwrap_or_default();
         let queue = String::from_utf8_lossy(queue.unwrap_or_default()).into_owned();
         let why = format!("what was set of queue {queue:?} is damaged: nothing is set of it now");
-        tracing::error!(%why, "embedded store damaged");
+        panics::reported(|| tracing::error!(%why, "embedded store damaged"));
         changes.list.push(Change::Lost { why });
         let control = Control::default();
         changes.list.push(Change::Controlled { queue, control });

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::panics;
 use crate::sqlite::files;
 use crate::sqlite::shortage::{self, Shortage};
 use crate::store::embedded::log;
@@ -57,7 +58,14 @@ impl Writer {
                 .shared
                 .stop(StopReason::new("a path no longer leads to its file", what));
         }
-        self.shared.starts().put_back();
+        let put_back = self.shared.starts().put_back();
+        // Without the lock: a subscriber may call the store.
+        let path = self.shared.paths.starts.display();
+        panics::reported(|| match put_back {
+            Some(Ok(())) => tracing::warn!(%path, "file of starts was removed; written anew"),
+            Some(Err(error)) => tracing::debug!(%error, "file of starts not written anew"),
+            None => {}
+        });
         let limit = shortage::file_limit();
         if limit != self.upkeep.limit {
             match self.committer.limit_file(limit) {

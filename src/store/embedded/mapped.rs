@@ -14,6 +14,8 @@ use std::sync::Arc;
 use vm_memory::mmap::MmapRegion;
 use vm_memory::{Bytes, FileOffset, VolatileMemory};
 
+use crate::panics;
+
 /// The file, and its mapping where the file system allows one.
 #[derive(Debug)]
 pub(super) struct MappedFile {
@@ -33,7 +35,9 @@ impl MappedFile {
         let file = Arc::new(file);
         let map = MmapRegion::from_file(FileOffset::from_arc(Arc::clone(&file), 0), bytes.len());
         let map = map.inspect_err(|error| {
-            tracing::debug!(%error, "file cannot be mapped; it is written by calls");
+            panics::reported(
+                || tracing::debug!(%error, "file cannot be mapped; it is written by calls"),
+            );
         });
         Ok(Self {
             file,

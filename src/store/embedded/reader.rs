@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use crate::codec::wire;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, EventId};
+use crate::panics;
 use crate::store::embedded::row::Row;
 use crate::store::embedded::sqlite::{self, Failure};
 use crate::time::Timestamp;
@@ -162,7 +163,9 @@ impl<R: Send + 'static> ReadThread<R> {
                 if let Some((jobs, thread)) = thread {
                     drop(jobs);
                     if thread.join().is_err() {
-                        tracing::error!("reader thread of the embedded store panicked");
+                        panics::reported(|| {
+                            tracing::error!("reader thread of the embedded store panicked");
+                        });
                     }
                 }
             }

@@ -17,6 +17,7 @@ use crate::core::op::UsedAttempts;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName};
 use crate::metrics::found_damage;
+use crate::panics;
 use crate::sqlite::records;
 use crate::store::control::Control;
 use crate::store::embedded::cache::Cache;
@@ -155,11 +156,13 @@ impl Scan {
                 let restored =
                     columns.and_then(|columns| self.read_event(number, columns, &batch.bytes));
                 if let Err(error) = restored {
-                    tracing::error!(
-                        row = number,
-                        %error,
-                        "damaged event removed; its bytes are in the table `damaged`"
-                    );
+                    panics::reported(|| {
+                        tracing::error!(
+                            row = number,
+                            %error,
+                            "damaged event removed; its bytes are in the table `damaged`"
+                        );
+                    });
                     let why = error.to_string();
                     let row = Row { number, tag: 0 };
                     self.changes.list.push(Change::Damaged { row, why });
@@ -277,7 +280,7 @@ impl Scan {
             ),
             None => "the tally of the events is damaged: nobody knows whether some are lost".into(),
         };
-        tracing::error!(%why, "embedded store damaged");
+        panics::reported(|| tracing::error!(%why, "embedded store damaged"));
         self.changes.list.push(Change::Lost { why });
     }
 
@@ -319,7 +322,7 @@ impl Scan {
                 "{damaged} lists of ids that ended are damaged: pushes of ids that were made \
                  before this start may be refused as too old"
             );
-            tracing::error!(%why, "embedded store damaged");
+            panics::reported(|| tracing::error!(%why, "embedded store damaged"));
             self.changes.list.push(Change::Lost { why });
             // Whatever they were, they are older than ids of this millisecond.
             let until = Timestamp::from_millis(now.as_millis().saturating_sub(1));

@@ -153,18 +153,9 @@ impl Starts {
         }
     }
 
-    /// Writes the file anew where its path no longer leads to it.
-    pub(super) fn put_back(&mut self) {
-        if files::is_at(self.file.file(), &self.path) {
-            return;
-        }
-        match self.renew(0) {
-            Ok(()) => {
-                let path = self.path.display();
-                tracing::warn!(%path, "file of starts was removed; written anew");
-            }
-            Err(error) => tracing::debug!(%error, "file of starts not written anew"),
-        }
+    /// Writes the file anew where its path no longer leads to it; returns what became of that.
+    pub(super) fn put_back(&mut self) -> Option<io::Result<()>> {
+        (!files::is_at(self.file.file(), &self.path)).then(|| self.renew(0))
     }
 
     /// Notes that these start.

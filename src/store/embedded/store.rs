@@ -13,6 +13,7 @@ use crate::core::op::{Delivery, Reply, Response, StoreOp};
 use crate::error::{ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::outage::Outage;
+use crate::panics;
 use crate::record::{Cursor, Keep};
 use crate::sqlite::shortage;
 use crate::sqlite::{files, records};
@@ -353,7 +354,9 @@ impl Drop for EmbeddedStore {
         if let Writing::Thread(thread) = &self.writing {
             let thread = thread.lock().take();
             if thread.is_some_and(|thread| thread.join().is_err()) {
-                tracing::error!("writer thread of the embedded store panicked");
+                panics::reported(|| {
+                    tracing::error!("writer thread of the embedded store panicked");
+                });
             }
         }
     }

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, Row, params};
 
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
+use crate::panics;
 use crate::store::embedded::change::{Change, Changes};
 use crate::store::embedded::rows::ms;
 use crate::store::embedded::sums;
@@ -53,7 +54,7 @@ pub(super) fn read(
             Some(key) => held.push(key),
             None => {
                 let why = "a unique key that stayed taken is damaged: it is free now".to_owned();
-                tracing::error!(%why, "embedded store damaged");
+                panics::reported(|| tracing::error!(%why, "embedded store damaged"));
                 changes.list.push(Change::Lost { why });
                 // A damaged name may be none at all. Then its row cannot be named either, and stays.
                 if let Some((bucket, key)) = name(row) {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use redis::Value;
 
 use crate::error::Result;
+use crate::panics;
 use crate::store::durability::Durability;
 use crate::store::redis::hub::eviction_watch::VALUES;
 use crate::store::redis::link::fault;
@@ -77,10 +78,12 @@ pub(super) async fn check(
     let servers = preflight::check(link, target, needs).await?;
     let durability = durability(link, &servers.infos).await;
     if durability == Durability::Memory {
-        tracing::warn!(
-            "{target} keeps no append-only file: its data is lost with its process; \
+        panics::reported(|| {
+            tracing::warn!(
+                "{target} keeps no append-only file: its data is lost with its process; \
              set `appendonly yes`"
-        );
+            );
+        });
     }
     Ok(ServerFacts {
         version: servers.version,
@@ -101,7 +104,7 @@ async fn durability(link: &ManagedConnection, infos: &[Info]) -> Durability {
         Ok(replies) if replies.iter().all(is_always) => Durability::Disk,
         Ok(_) => Durability::OsCache,
         Err(error) => {
-            tracing::debug!("appendfsync assumed to be everysec: {error}");
+            panics::reported(|| tracing::debug!("appendfsync assumed to be everysec: {error}"));
             Durability::OsCache
         }
     }
@@ -135,10 +138,12 @@ async fn offset(link: &ManagedConnection, target: &Target, clock: &dyn Clock) ->
     if offset.unsigned_abs() > SKEW_US {
         let seconds = offset.unsigned_abs() / 1_000_000;
         let direction = if offset > 0 { "ahead of" } else { "behind" };
-        tracing::warn!(
-            "the clock of {target} is {seconds} s {direction} that of this node; events are due \
+        panics::reported(|| {
+            tracing::warn!(
+                "the clock of {target} is {seconds} s {direction} that of this node; events are due \
              by the server's"
-        );
+            );
+        });
     }
     Ok(offset)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::panics;
 use crate::store::redis::link::managed::ManagedConnection;
 use crate::store::redis::link::preflight::{infos, nothing_is_evicted};
 use crate::store::redis::link::url::Target;
@@ -41,9 +42,9 @@ pub(in crate::store::redis) async fn look(
         .iter()
         .find_map(|info| nothing_is_evicted(info, target, VALUES).err());
     let was_said = evicts.swap(refused.is_some(), Ordering::Relaxed);
-    match refused {
+    panics::reported(|| match refused {
         Some(error) if !was_said => tracing::error!(%error, "events may be lost"),
         None if was_said => tracing::info!("no server throws keys away any more"),
         _ => {}
-    }
+    });
 }

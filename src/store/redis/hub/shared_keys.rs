@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis::{Cmd, Value};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::panics;
 use crate::store::redis::link::managed::ManagedConnection;
 use crate::store::redis::link::url::{Place, Target};
 use crate::store::redis::script::call::Call;
@@ -86,11 +87,13 @@ impl SharedKeys {
     pub(in crate::store::redis) async fn claim_at_start(&self) -> Result<()> {
         match self.claim_once(false).await {
             Err(error) if self.is_cluster() && is_away(&error) => {
-                tracing::warn!(
-                    %error,
-                    "the server that has the registry of nodes and buckets is away: this program \
-                     starts on what its settings say"
-                );
+                panics::reported(|| {
+                    tracing::warn!(
+                        %error,
+                        "the server that has the registry of nodes and buckets is away: this program \
+                         starts on what its settings say"
+                    );
+                });
                 Ok(())
             }
             claimed => claimed,

@@ -13,6 +13,7 @@ use redis::Pipeline;
 use tokio::time::Instant;
 
 use super::fault::CallFailure;
+use crate::panics;
 
 /// How long scripts are used after a server took no library for a reason that may pass, such as full
 /// memory.
@@ -60,7 +61,9 @@ impl FunctionUse {
             u64::try_from(until).unwrap_or(FOR_EVER)
         };
         self.scripts_until.store(until, Ordering::Relaxed);
-        tracing::debug!(error = %why.cause, "a server takes no functions; scripts are used");
+        panics::reported(
+            || tracing::debug!(error = %why.cause, "a server takes no functions; scripts are used"),
+        );
     }
 }
 

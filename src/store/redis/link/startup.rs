@@ -8,6 +8,7 @@ use super::fault;
 use super::topology;
 use super::url::Target;
 use crate::error::{Error, ErrorKind, Result};
+use crate::panics;
 
 /// How long opening waits for sentinels to agree on a master: a failover takes some seconds, and a
 /// program that is started meanwhile need not fail.
@@ -36,7 +37,7 @@ where
     loop {
         let error = match open().await {
             Ok(opened) if is_said => {
-                tracing::info!(server = %target, "the server can be used now");
+                panics::reported(|| tracing::info!(server = %target, "the server can be used now"));
                 return Ok(opened);
             }
             Ok(opened) => return Ok(opened),
@@ -47,7 +48,7 @@ where
             return Err(error);
         }
         if !std::mem::replace(&mut is_said, true) {
-            tracing::warn!(%error, ?patience, "{why}; the start waits for it");
+            panics::reported(|| tracing::warn!(%error, ?patience, "{why}; the start waits for it"));
         }
         sleep(PAUSE).await;
     }

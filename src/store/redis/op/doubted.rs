@@ -14,6 +14,7 @@ use tokio::time::sleep;
 
 use crate::error::Result;
 use crate::event::BucketKey;
+use crate::panics;
 use crate::record::NodeId;
 use crate::store::redis::link::options::ConnectionOptions;
 use crate::store::redis::op::heartbeat::{HeartbeatArguments, HeartbeatReply};
@@ -66,10 +67,12 @@ async fn run(shared: Weak<Shared>, mut doubted: mpsc::Receiver<BucketKey>) {
         // Of those that are in doubt again it was no slow call.
         let is_doubted = |bucket| shared.keys(bucket).is_doubted.load(Ordering::Relaxed);
         if called.keys().any(is_doubted) {
-            tracing::warn!(
-                "the server's clock is not believed; the store's time goes on without it until it has \
+            panics::reported(|| {
+                tracing::warn!(
+                    "the server's clock is not believed; the store's time goes on without it until it has \
                  stood for ten seconds"
-            );
+                );
+            });
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
+use crate::panics;
 use crate::record::Numbered;
 use crate::store::outbox::{OUTBOX_BATCH_MAX, OutboxPage};
 use crate::store::redis::op::outboxes::LastEntry;
@@ -87,10 +88,12 @@ pub(in crate::store::redis) async fn page(
     let call = shared.terms(bucket).call(arguments);
     let (page, seen) = read(&bucket.queue, from, shared.call(link, &call).await?)?;
     if page.newer && !shared.outboxes.met_newer.swap(true, Ordering::Relaxed) {
-        tracing::warn!(
-            %bucket,
-            "skipped records of a newer version of duly"
-        );
+        panics::reported(|| {
+            tracing::warn!(
+                %bucket,
+                "skipped records of a newer version of duly"
+            );
+        });
     }
     if let Some(seen) = seen {
         shared.outboxes.remember(bucket, page.last, seen);
@@ -152,7 +155,9 @@ pub fn read(
         page.damaged = looked_at.saturating_sub(page.records.len() as u64);
     }
     if page.damaged > 0 {
-        tracing::warn!(%queue, damaged = page.damaged, "records in an outbox are damaged");
+        panics::reported(
+            || tracing::warn!(%queue, damaged = page.damaged, "records in an outbox are damaged"),
+        );
     }
     let seen = entries.pop().map(|(number, mut bytes)| {
         bytes.truncate(BEGINNING);

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
+use crate::panics;
 
 /// Refuses calls once the store was closed, or the format of its keys has changed.
 #[derive(Debug, Default)]
@@ -22,11 +23,14 @@ impl Lifecycle {
     /// Refuses all further calls, since the format of the keys has changed: this process and others
     /// could no longer read each other's data.
     pub(in crate::store::redis) fn fence(&self, why: Error) -> Error {
-        let words = self.fenced.get_or_init(|| {
-            tracing::error!(error = %why, "store stopped, the format of its keys has changed");
-            format!("{why}; this process no longer uses the store, restart it with that version")
-        });
-        Error::closed(words.clone()).because(why)
+        let words =
+            format!("{why}; this process no longer uses the store, restart it with that version");
+        if self.fenced.set(words.clone()).is_ok() {
+            panics::reported(|| {
+                tracing::error!(error = %why, "store stopped, the format of its keys has changed");
+            });
+        }
+        Error::closed(words).because(why)
     }
 
     pub(in crate::store::redis) fn check_open(&self) -> Result<()> {

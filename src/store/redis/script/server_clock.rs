@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use crate::panics;
+
 /// The least time between two lines in the log, in microseconds: a step shows in each bucket.
 const LOGGED_EVERY_US: u64 = 10_000_000;
 
@@ -80,10 +82,12 @@ impl ClockSteps {
         self.logged_us.store(mono_us.max(1), Ordering::Relaxed);
         #[allow(clippy::cast_precision_loss)] // seconds to read
         let stepped_s = stepped_us as f64 / 1e6;
-        tracing::warn!(
-            stepped_s,
-            "the server's clock was set; the store's time follows"
-        );
+        panics::reported(|| {
+            tracing::warn!(
+                stepped_s,
+                "the server's clock was set; the store's time follows"
+            );
+        });
     }
 }
 

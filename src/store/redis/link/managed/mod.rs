@@ -21,6 +21,7 @@ use super::live_connection::LiveConnection;
 use super::options::{ConnectionOptions, RECONNECT};
 use super::url::{Place, Target};
 use crate::error::{Error, ErrorKind, Result};
+use crate::panics;
 
 /// A connection to the servers; its clones share it.
 ///
@@ -296,7 +297,7 @@ impl Shared {
                 *state = State::Up(Arc::clone(&live));
                 drop(state);
                 self.is_up(&live);
-                tracing::debug!(target = %self.target, "connected");
+                panics::reported(|| tracing::debug!(target = %self.target, "connected"));
                 Ok(live)
             }
             Err(error) => {
@@ -342,7 +343,7 @@ impl Shared {
                 not_before,
             };
             drop(state);
-            tracing::debug!(target = %self.target, "connection closed");
+            panics::reported(|| tracing::debug!(target = %self.target, "connection closed"));
         }
     }
 }

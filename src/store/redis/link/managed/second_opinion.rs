@@ -11,6 +11,7 @@ use std::sync::Arc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{ManagedConnection, Shared, State};
+use crate::panics;
 use crate::store::redis::link::health::{DOUBT_AFTER, SILENT_FOR};
 use crate::store::redis::link::live_connection::LiveConnection;
 
@@ -60,7 +61,9 @@ impl Shared {
             *state = State::Up(Arc::clone(&new));
             drop(state);
             self.is_up(&new);
-            tracing::debug!(target = %self.target, "replaced a connection that was forgotten");
+            panics::reported(
+                || tracing::debug!(target = %self.target, "replaced a connection that was forgotten"),
+            );
         } else {
             drop(state);
         }

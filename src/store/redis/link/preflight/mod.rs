@@ -14,6 +14,7 @@ use super::managed::ManagedConnection;
 use super::topology::SLOTS;
 use super::url::{Place, Target};
 use crate::error::{Error, ErrorKind, Result};
+use crate::panics;
 
 /// The oldest version with the features that scripts need: flags, sharded channels.
 const OLDEST: Version = Version(7, 0, 0);
@@ -146,10 +147,12 @@ async fn every_slot_is_served(link: &ManagedConnection, target: &Target) -> Resu
         .get("cluster_state")
         .is_some_and(|state| state == "ok");
     if is_ok && number("cluster_slots_assigned") == Some(SLOTS) {
-        tracing::warn!(
-            "{target} serves {served} of {SLOTS} slots: a master is away, and the buckets that lie \
+        panics::reported(|| {
+            tracing::warn!(
+                "{target} serves {served} of {SLOTS} slots: a master is away, and the buckets that lie \
              there wait for it"
-        );
+            );
+        });
         return Ok(());
     }
     Err(Error::new(

@@ -9,6 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use super::Channels;
 use super::connection::{ConnectionLost, SubscriberConnection};
 use crate::error::{Error, ErrorKind, Result};
+use crate::panics;
 use crate::store::redis::link::options::{ConnectionOptions, RECONNECT};
 use crate::store::redis::link::topology::Slots;
 use crate::store::redis::link::url::{Address, Place, Target};
@@ -71,7 +72,9 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
                 }
                 Err(error) => {
                     failures = failures.saturating_add(1);
-                    tracing::debug!(failures, "failed to subscribe to every channel: {error}");
+                    panics::reported(|| {
+                        tracing::debug!(failures, "failed to subscribe to every channel: {error}");
+                    });
                     self.slots = None;
                     // Pushes go unnoticed meanwhile.
                     for channel in self
@@ -166,7 +169,9 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
         let slots = match self.read_slots_of(queried).await {
             Ok(slots) => slots,
             Err(error) => {
-                tracing::debug!("failed to read the slots of a cluster: {error}");
+                panics::reported(|| {
+                    tracing::debug!("failed to read the slots of a cluster: {error}");
+                });
                 return;
             }
         };

@@ -22,6 +22,7 @@ use super::retry::{RetryDecision, is_done_in_part, is_of_the_connection};
 use super::slots::{Slots, ask_slots};
 use super::{Pushes, late, reply_by};
 use crate::backoff::Backoff;
+use crate::panics;
 use crate::store::redis::link::options::ConnectionOptions;
 use crate::store::redis::link::url::{Address, Target};
 
@@ -142,7 +143,7 @@ impl Cluster {
         match away {
             Some(error) if values.is_empty() => Err(error),
             Some(error) => {
-                tracing::debug!(%error, "cluster node unavailable");
+                panics::reported(|| tracing::debug!(%error, "cluster node unavailable"));
                 Ok(values)
             }
             None => Ok(values),
