@@ -219,7 +219,7 @@ pub const CATALOGUE: &[Metric] = &[
         Unit::Count,
         &["op", "kind"],
         "Failed store calls, by operation and kind of the error; each damaged event that a store sets \
-         aside counts as one.",
+         aside counts as one, and each failure to end what is over.",
     ),
     metric(
         SETTLE_BATCH,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use metrics::{
-    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
-    SharedString, Unit,
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, LocalRecorderGuard,
+    Metadata, Recorder, SharedString, Unit,
 };
 
 /// A metric and its labels, as in `name{queue=orders,stage=move}`.
@@ -38,6 +38,13 @@ pub(crate) struct Seen(Arc<Mutex<BTreeMap<String, Handle>>>);
 struct Handle(Arc<Mutex<Told>>);
 
 impl Seen {
+    /// Returns what this thread tells as long as the guard lives.
+    pub(crate) fn recording() -> (Self, LocalRecorderGuard<'static>) {
+        let seen = Self::default();
+        let recorder = Box::leak(Box::new(seen.clone()));
+        (seen, metrics::set_default_local_recorder(recorder))
+    }
+
     fn handle(&self, key: &Key) -> Arc<Handle> {
         let mut all = self.0.lock().expect("nobody panics in there");
         Arc::new(all.entry(name_of(key)).or_default().clone())

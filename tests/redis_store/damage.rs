@@ -12,7 +12,7 @@ use crate::seen::Seen;
 use crate::servers::{Fault, Proxy, Redis, RedisOptions, shared};
 
 /// Flips bits of one byte of a body, counted from 0.
-fn flip(server: &Redis, prefix: &str, id: EventId, at: usize, bits: u8) {
+pub(crate) fn flip(server: &Redis, prefix: &str, id: EventId, at: usize, bits: u8) {
     let script = format!(
         "{ID} local body = redis.call('HGET', KEYS[1], id) \
          local at = tonumber(ARGV[2]) \
@@ -51,8 +51,7 @@ fn places() -> Vec<(usize, u8)> {
 /// Damage is no failed call: the others are delivered. It counts as one, so that somebody looks.
 #[tokio::test]
 async fn damage_that_a_fetch_meets_is_counted() {
-    let told = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&told);
+    let (told, _guard) = Seen::recording();
     let server = shared();
     let (url, prefix) = fresh(&server.url());
     let bare = Bare::open(&url).await;

@@ -12,7 +12,9 @@
 --                  server's clock is not believed, us), kept (two doubles: how many records the
 --                  outbox keeps for the processes that have a limit of it, from RECORDS_END on all,
 --                  and pushes are refused where as many wait as are beyond it; and until when, us,
---                  others keep as many)
+--                  others keep as many), taken (two doubles: how many leases past their deadline were
+--                  ended since the last reap, which tells of them, by whether their events wait or are
+--                  dead)
 -- STATE    hash    id -> state of the event, see state.lua. Plain events that were pushed together
 --                  and wait: see page.lua, as of BODY, DELAY, READY and SIZES
 -- BODY     hash    id -> envelope
@@ -40,6 +42,9 @@
 -- as calls saw that were no further apart. So time never goes back within a bucket, unless the bucket is
 -- ahead of both. Only where the server's is not believed is the time of the reply the caller's very own; who
 -- reads that calls again until it is over, see op/doubted.rs.
+--
+-- The argument is the time, for tests, or with a `-` what the caller takes the server's for, or nothing.
+-- A blank behind it: what is over, and could not be ended, is not to be ended first.
 local COUNTS, MORE = ">ddddd", ">dddd"
 local RECORDS = 1 -- the record format that this version writes, and the newest that it reads
 local meta -- what was read of META; and the four counts more: gap_from, gap_to, expired, late
@@ -174,11 +179,11 @@ if meta[1] then
     meta.gap_from, meta.gap_to, meta.expired, meta.late = unpack_from(MORE, meta[1], 41)
   end
 end
-now = ARGV.now
-if now == "" or byte(now) == 45 then
-  now = time_of(now ~= "" and -now)
+now = tonumber(ARGV.now)
+if not now or now < 0 then
+  now = time_of(now and -now)
 end
-now = math.max(tonumber(now), last_now)
+now = math.max(now, last_now)
 now_ms = math.floor(now / 1000)
 record = tonumber(meta[2] or 1)
 longest = tonumber(meta[3] or 0)

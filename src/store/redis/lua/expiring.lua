@@ -93,7 +93,8 @@ end
 -- started. Returns whether it was cancelled; or "overdue" where its lease is to be ended first.
 local function replace_one(id, it, replaces)
   local is_leased = it and it.kind == "L"
-  if is_leased and it.timed and tonumber(call("ZSCORE", LEASE, id) or now_ms + 1) <= now_ms then
+  local deadline = is_leased and it.timed and tonumber(redis.pcall("ZSCORE", LEASE, id))
+  if deadline and deadline <= now_ms and byte(ARGV.now, -1) ~= 32 then
     return "overdue"
   elseif not replaces then
     return false

@@ -1,9 +1,11 @@
 -- Script: takes back the leases that are past their own deadline.
-check_keys()
-call("ZCARD", LEASE)
+check_lease_keys()
 look_first()
 take_overdue()
 write_taken()
+if taken > 0 then
+  local earlier_ready, earlier_dead = taken_earlier()
+  call("HSET", META, "taken", pack(">dd", earlier_ready + ready, earlier_dead + #dead / 2))
+end
 keep_counts()
-return REPLY { now = now, earlier = wake(ARGV.origin), more = has_overdue() and 1 or 0, ready = ready,
-  dead = #dead / 2 }
+return REPLY { now = now, earlier = wake(ARGV.origin), more = has_overdue() and 1 or 0, ended = taken }

@@ -1,6 +1,5 @@
 -- Script: takes back the leases of silent nodes and those past their own deadline.
-check_keys()
-call("ZCARD", LEASE)
+check_lease_keys()
 look_first()
 local LAST = string.rep("\255", 8) -- beyond every request
 local FREED_MAX = 1000 -- unique keys
@@ -70,10 +69,14 @@ for _, unique in ipairs(call("ZRANGE", HOLDS, "-inf", now_ms, "BYSCORE", "LIMIT"
   call("ZREM", HOLDS, unique)
 end
 
+local earlier_ready, earlier_dead = taken_earlier()
+if earlier_ready + earlier_dead > 0 then
+  call("HDEL", META, "taken")
+end
 local more = has_overdue()
 local deadline = call("ZRANGE", LEASE, 0, 0, "WITHSCORES")[2]
-local reply = REPLY { now = now, earlier = wake(ARGV.origin), ready = ready, dead = #dead / 2, more = 0,
-  next_deadline = deadline and tonumber(deadline) or false }
+local reply = REPLY { now = now, earlier = wake(ARGV.origin), ready = earlier_ready + ready,
+  dead = earlier_dead + #dead / 2, more = 0, next_deadline = deadline and tonumber(deadline) or false }
 for _, id in ipairs(holders) do
   local node = node_of(id)
   if node and node.kept > 0 then

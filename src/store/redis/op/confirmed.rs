@@ -10,7 +10,6 @@ use crate::core::push::Attempts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 use crate::store::durability::Durability;
-use crate::store::redis::link::managed::ScriptReply;
 use crate::store::redis::link::managed::durable::{DurabilityWait, ReachedDurability};
 use crate::store::redis::op::admit::check_push;
 use crate::store::redis::op::push::{self, PAUSES};
@@ -18,7 +17,6 @@ use crate::store::redis::op::push_script;
 use crate::store::redis::op::server_facts::ServerFacts;
 use crate::store::redis::op::shared::Shared;
 use crate::store::redis::script::call::CallContext;
-use crate::store::redis::script::reader::ReplyReader;
 
 /// The timeout for replicas.
 const REPLICATED_WITHIN: Duration = Duration::from_secs(1);
@@ -91,17 +89,8 @@ async fn attempt(
     let call = push_script::call(&terms, events.iter());
     let link = shared.links.for_pushes(bucket);
     let carried = link.run_durably(call.script, &call.command, wait, deadline);
-    let (ScriptReply { value, is_repeat }, reached) = carried.await?;
-    if is_repeat {
-        attempts.may_have_happened();
-    }
-    let parts = ReplyReader::of(call.script.name, value)?;
-    let pushed = push_script::read(parts, events.iter(), attempts)?;
-    push::note(shared, &terms, bucket, &pushed);
-    // Before the next call, if this one has decided something, whose reply must not be lost.
-    if pushed.has_overdue && pushed.reports.is_empty() {
-        shared.end_overdue(bucket, link).await?;
-    }
+    let (reply, reached) = carried.await?;
+    let pushed = push::decided(shared, (&terms, &call), reply, events.iter(), attempts).await?;
     let (now_us, reply) = (pushed.now_us, Reply::Pushed(pushed.reports));
     Ok((Response { now_us, reply }, reached))
 }

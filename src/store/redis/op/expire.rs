@@ -1,12 +1,17 @@
 //! Ends what has expired in a bucket where nobody fetches, and the leases that are over, before anybody
 //! is shown them.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use crate::core::op::BATCH_MAX;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
+use crate::metrics::found_damage;
+use crate::store::redis::link::fault::is_of_the_data;
 use crate::store::redis::link::managed::{ManagedConnection, ScriptReply};
 use crate::store::redis::op::shared::Shared;
-use crate::store::redis::script::call::Call;
+use crate::store::redis::script::call::{Call, CallContext, us};
 use crate::store::redis::script::reader::ReplyReader;
 use crate::store::redis::script::table::script;
 
@@ -28,7 +33,7 @@ script! {
 script! {
     /// Takes back the leases that are past their own deadline.
     OVERDUE = "overdue", DRAINS, Ending,
-        ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
+        ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back", "taken"];
     OverdueArguments<'a> {
         /// The calling process, which is not notified.
         origin: &'a str,
@@ -39,9 +44,7 @@ script! {
         now: u64,
         earlier: bool,
         more: bool,
-        /// How many events are ready again, and how many are dead.
-        ready: usize,
-        dead: usize,
+        ended: usize,
     }
 }
 
@@ -55,75 +58,129 @@ const TRIES: usize = 8;
 /// The most calls that end events, half a thousand each, before one try.
 const PIECES: usize = 4_000;
 
+/// For how long calls go on beside what could not be ended, before it is tried again.
+const GOES_ON_FOR: Duration = Duration::from_secs(10);
+
+/// What is over, though nobody has ended it.
+#[derive(Clone, Copy, Debug)]
+enum Over {
+    /// Leases past their deadline.
+    Leases,
+    /// Events that have expired.
+    Events,
+}
+
 impl Shared {
     /// Runs a script that is refused while events that have expired or leases that are over are to be
     /// ended: it ends them, and calls again. Also returns whether it may have been executed more than once.
+    ///
+    /// Where what is stored cannot be ended, the call goes on beside it: one broken key fails no more
+    /// than what needs it.
     pub(super) async fn call_unexpired(
         &self,
         bucket: &BucketKey,
         link: &ManagedConnection,
-        call: &Call,
+        made: impl Fn(&CallContext<'_>) -> Result<Call>,
     ) -> Result<(ReplyReader, bool)> {
-        let mut tries = 1;
-        loop {
-            let reply = self.run_script(link, call).await;
+        let mut call = made(&self.terms(bucket))?;
+        for _ in 1..TRIES {
+            let reply = self.run_script(link, &call).await;
             let refused = |by: &str| reply.as_ref().is_err_and(|error| is_refused(error, by));
-            if tries < TRIES && refused(LEASED) {
-                self.end_overdue(bucket, link).await?;
+            let is_ended = if refused(LEASED) {
                 // What was leased past its expiry, which the call, of an earlier time, does not see.
-                self.end_expired(bucket, link).await?;
-            } else if tries < TRIES && refused(EXPIRED) {
-                self.end_expired(bucket, link).await?;
+                self.end_overdue(bucket, link).await? && self.end_expired(bucket, link).await?
+            } else if refused(EXPIRED) {
+                self.end_expired(bucket, link).await?
             } else {
-                let ScriptReply { value, is_repeat } = reply?;
-                return Ok((ReplyReader::of(call.script.name, value)?, is_repeat));
+                return read(&call, reply);
+            };
+            if !is_ended {
+                call = made(&self.terms(bucket))?;
             }
-            tries += 1;
         }
+        let reply = self.run_script(link, &call).await;
+        read(&call, reply)
     }
 
-    /// Takes back the leases that are past their deadline.
+    /// Takes back the leases that are past their deadline. Returns whether they could be.
     pub(super) async fn end_overdue(
         &self,
         bucket: &BucketKey,
         link: &ManagedConnection,
-    ) -> Result<()> {
-        for _ in 0..PIECES {
-            let terms = self.terms(bucket);
-            let (origin, take_max) = (terms.origin, BATCH_MAX / 2);
-            let call = terms.call(OverdueArguments { origin, take_max });
-            let reply = OverdueReply::read(&mut self.call(link, &call).await?)?;
-            self.learn(&terms, reply.now);
-            terms.keys.taken_back.add(reply.ready, reply.dead);
-            if reply.earlier {
-                self.tell(bucket);
-            }
-            if reply.ready + reply.dead > 0 {
-                self.outboxes.tell(bucket);
-            }
-            if !reply.more {
-                break;
-            }
-        }
-        Ok(())
+    ) -> Result<bool> {
+        self.end(Over::Leases, bucket, link).await
     }
 
-    async fn end_expired(&self, bucket: &BucketKey, link: &ManagedConnection) -> Result<()> {
+    async fn end_expired(&self, bucket: &BucketKey, link: &ManagedConnection) -> Result<bool> {
+        self.end(Over::Events, bucket, link).await
+    }
+
+    /// Ends what is over, piece by piece. Returns false where what is stored fails it: that is said, and
+    /// calls on this bucket go on beside it for a while.
+    async fn end(&self, over: Over, bucket: &BucketKey, link: &ManagedConnection) -> Result<bool> {
         for _ in 0..PIECES {
-            let terms = self.terms(bucket);
-            let limit = BATCH_MAX / 2;
-            let call = terms.call(ExpireArguments { limit });
-            let reply = ExpireReply::read(&mut self.call(link, &call).await?)?;
-            self.learn(&terms, reply.now);
-            if reply.ended > 0 {
-                self.outboxes.tell(bucket);
-            }
-            if !reply.more {
-                break;
+            match self.end_some(over, bucket, link).await {
+                Ok(more) => {
+                    self.unended.succeeded(bucket);
+                    if !more {
+                        break;
+                    }
+                }
+                Err(error) if is_of_the_data(&error) => {
+                    self.unended.failed(bucket.clone(), &error);
+                    found_damage("reap", 1);
+                    let until = self.mono_us() + us(GOES_ON_FOR);
+                    let keys = self.keys(bucket);
+                    keys.goes_on_until.store(until, Ordering::Relaxed);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(true)
     }
+
+    /// Ends one piece of it; returns whether there is more.
+    async fn end_some(
+        &self,
+        over: Over,
+        bucket: &BucketKey,
+        link: &ManagedConnection,
+    ) -> Result<bool> {
+        const PIECE: usize = BATCH_MAX / 2;
+        let terms = self.terms(bucket);
+        let call = match over {
+            Over::Leases => terms.call(OverdueArguments {
+                origin: terms.origin,
+                take_max: PIECE,
+            }),
+            Over::Events => terms.call(ExpireArguments { limit: PIECE }),
+        };
+        let mut parts = self.call(link, &call).await?;
+        let (now, is_earlier, ended, more) = match over {
+            Over::Leases => {
+                let reply = OverdueReply::read(&mut parts)?;
+                (reply.now, reply.earlier, reply.ended, reply.more)
+            }
+            Over::Events => {
+                let reply = ExpireReply::read(&mut parts)?;
+                (reply.now, false, reply.ended, reply.more)
+            }
+        };
+        self.learn(&terms, now);
+        if is_earlier {
+            self.tell(bucket);
+        }
+        if ended > 0 {
+            self.outboxes.tell(bucket);
+        }
+        Ok(more)
+    }
+}
+
+fn read(call: &Call, reply: Result<ScriptReply>) -> Result<(ReplyReader, bool)> {
+    let ScriptReply { value, is_repeat } = reply?;
+    Ok((ReplyReader::of(call.script.name, value)?, is_repeat))
 }
 
 fn is_refused(error: &Error, refusal: &str) -> bool {

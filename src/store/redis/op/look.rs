@@ -30,9 +30,9 @@ pub(super) async fn look(
     bucket: &BucketKey,
     ids: &[EventId],
 ) -> Result<(u64, ReplyReader)> {
-    let call = call_of(&shared.terms(bucket), ids);
+    let call = |terms: &CallContext<'_>| Ok(call_of(terms, ids));
     let link = shared.links.for_pushes(bucket);
-    let (mut parts, _) = shared.call_unexpired(bucket, link, &call).await?;
+    let (mut parts, _) = shared.call_unexpired(bucket, link, call).await?;
     Ok((LookReply::read(&mut parts)?.now, parts))
 }
 

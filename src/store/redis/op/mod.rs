@@ -49,6 +49,7 @@ use crate::core::op::{
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName};
 use crate::metrics::found_damage;
+use crate::panics;
 use crate::record::{Cause, NodeId};
 use crate::store::future::StoreFuture;
 use crate::store::redis::link::managed::ManagedConnection;
@@ -187,18 +188,13 @@ pub(in crate::store::redis) async fn operate(
     op: &StoreOp,
 ) -> Result<Response> {
     let terms = shared.terms(bucket);
-    let call = call(&terms, op)?;
     if matches!(op, StoreOp::Fetch(_) | StoreOp::MoveDue { .. }) {
         shared.listen(bucket);
     }
     let link = link_of(shared, bucket, op);
-    let (parts, is_repeat) = shared.call_unexpired(bucket, link, &call).await?;
-    let mut read = read(&bucket.queue, op, parts)?;
-    if let (StoreOp::Reap { .. }, Reply::Reaped(reaped)) = (op, &mut read.response.reply) {
-        let (ready, dead) = terms.keys.taken_back.take();
-        reaped.ready += ready;
-        reaped.dead += dead;
-    }
+    let calling = shared.call_unexpired(bucket, link, |terms| call(terms, op));
+    let (parts, is_repeat) = calling.await?;
+    let read = read(&bucket.queue, op, parts)?;
     if let Reply::Rescheduled(change) = &read.response.reply {
         check_repeat(is_repeat, is_changed(change))?;
     }
@@ -207,11 +203,13 @@ pub(in crate::store::redis) async fn operate(
         shared.tell(bucket);
     }
     if read.newer > 0 && !shared.met_newer.swap(true, Ordering::Relaxed) {
-        tracing::warn!(
-            %bucket,
-            events = read.newer,
-            "skipped events of a newer version of duly"
-        );
+        panics::reported(|| {
+            tracing::warn!(
+                %bucket,
+                events = read.newer,
+                "skipped events of a newer version of duly"
+            );
+        });
     }
     if read.has_recorded {
         shared.outboxes.tell(bucket);
@@ -235,7 +233,9 @@ async fn bury(
     damaged: Vec<(EventId, Error)>,
 ) -> Result<()> {
     let settlements = damaged.into_iter().map(|(id, error)| {
-        tracing::error!(%bucket, %id, %error, "damaged event moved to the dead letters");
+        panics::reported(
+            || tracing::error!(%bucket, %id, %error, "damaged event moved to the dead letters"),
+        );
         Settlement {
             id,
             request,

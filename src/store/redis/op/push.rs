@@ -22,7 +22,7 @@ use crate::store::redis::op::admit::check_push;
 use crate::store::redis::op::capacity::Reservation;
 use crate::store::redis::op::push_script::{self, Pushed};
 use crate::store::redis::op::shared::Shared;
-use crate::store::redis::script::call::CallContext;
+use crate::store::redis::script::call::{Call, CallContext};
 use crate::store::redis::script::reader::{ReplyReader, unreadable};
 use crate::time::{DELAY_MAX, Timestamp, When};
 
@@ -304,7 +304,7 @@ pub(super) fn given_up(attempts: &Attempts, last: &Arc<Error>) -> Error {
 }
 
 /// Makes one attempt: registers the bucket if needed, and calls the script until every event is
-/// decided. Whose events are, gets its reply and leaves the batch.
+/// decided. Whose events are, gets its reply and leaves the batch before the next call.
 async fn attempt(
     shared: &Arc<Shared>,
     bucket: &BucketKey,
@@ -326,17 +326,11 @@ async fn attempt(
                 batch.push(waiting);
             }
         }
-        // What is decided is told by then, whatever becomes of this.
-        if pushed.has_overdue {
-            shared
-                .end_overdue(bucket, shared.links.for_pushes(bucket))
-                .await?;
-        }
     }
     Ok(())
 }
 
-/// Calls the script.
+/// Calls the script; returns what it has decided of the first events.
 async fn call<'e>(
     shared: &Arc<Shared>,
     bucket: &BucketKey,
@@ -346,18 +340,28 @@ async fn call<'e>(
     let terms = shared.terms(bucket);
     let call = push_script::call(&terms, events.clone());
     let link = shared.links.for_pushes(bucket);
-    let ScriptReply { value, is_repeat } = shared.run_script(link, &call).await?;
+    let reply = shared.run_script(link, &call).await?;
+    decided(shared, (&terms, &call), reply, events, attempts).await
+}
+
+/// Decodes the reply of the script; notes its time, and notifies of earlier work and of records. Where
+/// leases are to be ended before anything can be decided, it ends them.
+///
+/// A call that has decided something is told first, as its reply must not be lost if they cannot be
+/// ended: the next call begins with what is left.
+pub(super) async fn decided<'e>(
+    shared: &Shared,
+    (terms, call): (&CallContext<'_>, &Call),
+    ScriptReply { value, is_repeat }: ScriptReply,
+    events: impl Iterator<Item = &'e NewEvent>,
+    attempts: &mut Attempts,
+) -> Result<Pushed> {
     if is_repeat {
         attempts.may_have_happened();
     }
+    let bucket = terms.bucket;
     let parts = ReplyReader::of(call.script.name, value)?;
     let pushed = push_script::read(parts, events, attempts)?;
-    note(shared, &terms, bucket, &pushed);
-    Ok(pushed)
-}
-
-/// Notes the time of a reply, and notifies of earlier work and of records.
-pub(super) fn note(shared: &Shared, terms: &CallContext<'_>, bucket: &BucketKey, pushed: &Pushed) {
     shared.learn(terms, pushed.now_us);
     if pushed.is_earlier {
         shared.tell(bucket);
@@ -365,6 +369,11 @@ pub(super) fn note(shared: &Shared, terms: &CallContext<'_>, bucket: &BucketKey,
     if pushed.has_recorded {
         shared.outboxes.tell(bucket);
     }
+    if pushed.reports.is_empty() {
+        let link = shared.links.for_pushes(bucket);
+        shared.end_overdue(bucket, link).await?;
+    }
+    Ok(pushed)
 }
 
 /// Registers the bucket; if that fails, nothing of the push has happened.

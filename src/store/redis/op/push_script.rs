@@ -187,10 +187,8 @@ pub struct Pushed {
     pub(super) is_earlier: bool,
     /// Whether other events have ended, with records.
     pub(super) has_recorded: bool,
-    /// Whether leases that are past their deadline are to be ended before the rest is pushed.
-    pub(super) has_overdue: bool,
-    /// Of the first events, at least one unless it `has_overdue`: the call ends early where it reads
-    /// much.
+    /// Of the first events: the call ends early where it reads much. None, where leases that are past
+    /// their deadline are to be ended before anything is pushed.
     pub(super) reports: Vec<PushReport>,
 }
 
@@ -205,7 +203,7 @@ pub fn read<'e>(
         earlier: is_earlier,
     } = PushReply::read(&mut parts)?;
     let mut ids = Vec::new();
-    let (mut has_recorded, mut has_overdue) = (false, false);
+    let mut has_recorded = false;
     let mut reports = Vec::new();
     for event in events {
         ids.push(event.envelope.id);
@@ -220,17 +218,12 @@ pub fn read<'e>(
         let (due, id) = (Timestamp::from_millis(other.number()?), other.id()?);
         let at = place.checked_sub(1).filter(|at| *at < reports.len());
         let at = at.ok_or_else(|| unreadable("push"))?;
+        if verdict == 7 || (verdict == 0 && at > 0) {
+            reports.truncate(at);
+            break;
+        }
         has_recorded |= matches!(verdict, 2 | 6);
         let verdict = match verdict {
-            0 if at > 0 => {
-                reports.truncate(at);
-                break;
-            }
-            7 => {
-                reports.truncate(at);
-                has_overdue = true;
-                break;
-            }
             1 => PushOutcome::Duplicate(id),
             2 => PushOutcome::Replaced(id),
             3 => PushOutcome::Conflict,
@@ -246,7 +239,6 @@ pub fn read<'e>(
         now_us,
         is_earlier,
         has_recorded,
-        has_overdue,
         reports,
     })
 }

@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 script! {
     /// Takes back the leases of silent nodes and those past their deadline.
     REAP = "reap", DRAINS, Ending,
-        ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
+        ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back", "taken"];
     ReapArguments<'a> {
         /// The calling process, which is not notified.
         origin: &'a str,

@@ -7,6 +7,7 @@ use crate::event::{BucketKey, EventId};
 use crate::store::redis::op::in_parts::part;
 use crate::store::redis::op::reply::check_repeat;
 use crate::store::redis::op::shared::Shared;
+use crate::store::redis::script::call::CallContext;
 use crate::store::redis::script::reader::{ReplyReader, unreadable};
 use crate::store::redis::script::table::{Text, script};
 
@@ -66,17 +67,19 @@ pub(in crate::store::redis) async fn revive_or_drop(
     let (mut rest, mut count, mut now_us): (&[EventId], _, _) = (ids, 0, 0);
     loop {
         let terms = shared.terms(bucket);
-        let (origin, by) = (terms.origin, Text(by));
-        let call = if revives {
-            let dead = rest.iter().map(|id| Revived { id: *id });
-            let call = terms.call(ReviveArguments { origin, by });
-            call.with_rows(dead)
-        } else {
-            let dead = rest.iter().map(|id| Dropped { id: *id });
-            terms.call(DropArguments { by }).with_rows(dead)
+        let call = |terms: &CallContext<'_>| {
+            let (origin, by) = (terms.origin, Text(by));
+            Ok(if revives {
+                let dead = rest.iter().map(|id| Revived { id: *id });
+                let call = terms.call(ReviveArguments { origin, by });
+                call.with_rows(dead)
+            } else {
+                let dead = rest.iter().map(|id| Dropped { id: *id });
+                terms.call(DropArguments { by }).with_rows(dead)
+            })
         };
         let link = shared.links.for_pushes(bucket);
-        let calling = shared.call_unexpired(bucket, link, &call);
+        let calling = shared.call_unexpired(bucket, link, call);
         let (parts, is_repeat) = part(calling, rest.len() < ids.len()).await?;
         let counted = read_counted(parts, rest.len(), revives)?;
         let (now, is_earlier, done, looked) = counted;

@@ -7,8 +7,9 @@ use crate::error::Result;
 use crate::event::{BucketKey, EventId};
 use crate::store::redis::op::look::look;
 use crate::store::redis::op::shared::Shared;
+use crate::store::redis::script::call::CallContext;
 use crate::store::redis::script::reader::unreadable;
-use crate::store::redis::script::table::{Row, script};
+use crate::store::redis::script::table::script;
 
 script! {
     /// Replaces bodies by re-encoded ones.
@@ -63,8 +64,7 @@ async fn rewrite_some(
 ) -> Result<(usize, usize, u64)> {
     let ids: Vec<EventId> = rewritings.iter().map(|one| one.id).collect();
     let (now_us, mut parts) = look(shared, bucket, &ids).await?;
-    let mut call = shared.terms(bucket).call(RewriteArguments {});
-    let (mut done, mut sent) = (0, Vec::new());
+    let (mut done, mut sent, mut rows) = (0, Vec::new(), Vec::new());
     for Rewriting { id, was, payload } in rewritings {
         if parts.is_empty() && done > 0 {
             break;
@@ -81,21 +81,22 @@ async fn rewrite_some(
             continue;
         }
         envelope.payload = payload.clone();
-        let head = &read[..read.len().min(body::HEAD_LEN)];
-        let new = body::encode(&envelope);
-        Rewritten {
-            id: *id,
-            read: head,
-            new: &new,
-        }
-        .add_to(&mut call.command);
+        rows.push((*id, read, body::encode(&envelope)));
         sent.push(done);
     }
     if sent.is_empty() {
         return Ok((rewritings.len().min(done), 0, now_us));
     }
     let link = shared.links.for_pushes(bucket);
-    let (mut parts, _) = shared.call_unexpired(bucket, link, &call).await?;
+    let call = |terms: &CallContext<'_>| {
+        let rows = rows.iter().map(|(id, read, new)| Rewritten {
+            id: *id,
+            read: &read[..read.len().min(body::HEAD_LEN)],
+            new,
+        });
+        Ok(terms.call(RewriteArguments {}).with_rows(rows))
+    };
+    let (mut parts, _) = shared.call_unexpired(bucket, link, call).await?;
     let RewriteReply {
         now: now_us,
         changed: count,

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use crate::core::engine::KEEP_FOR;
 use crate::error::{Error, Result};
 use crate::event::BucketKey;
+use crate::outage::Outage;
 use crate::store::clock;
 use crate::store::contract::Watcher;
 use crate::store::redis::hub::members::Members;
@@ -63,6 +64,8 @@ pub(in crate::store::redis) struct Shared {
     /// The subscribed buckets.
     listened: RwLock<HashSet<BucketKey>>,
     pub(in crate::store::redis) watchers: Watchers<dyn Watcher>,
+    /// Buckets in which what is over cannot be ended.
+    pub(super) unended: Outage<BucketKey>,
     /// Whether events of a newer duly have been logged.
     pub(in crate::store::redis) met_newer: AtomicBool,
 }
@@ -102,6 +105,7 @@ impl Shared {
             keys: RwLock::default(),
             listened: RwLock::default(),
             watchers: Watchers::default(),
+            unended: Outage::of("ends of leases and of events that are over"),
             met_newer: AtomicBool::new(false),
         }
     }
@@ -262,7 +266,7 @@ impl Shared {
     }
 
     /// The time of this process, which no step of its wall clock changes.
-    fn mono_us(&self) -> u64 {
+    pub(super) fn mono_us(&self) -> u64 {
         self.clock.mono().as_nanos() / 1_000
     }
 

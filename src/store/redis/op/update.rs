@@ -10,6 +10,7 @@ use crate::store::redis::op::look::look;
 use crate::store::redis::op::reply::{changed, check_repeat, is_changed, state};
 use crate::store::redis::op::revive::ReviveReply;
 use crate::store::redis::op::shared::Shared;
+use crate::store::redis::script::call::CallContext;
 use crate::store::redis::script::names::reply_placed;
 use crate::store::redis::script::reader::ReplyReader;
 use crate::store::redis::script::source::lua;
@@ -180,16 +181,18 @@ pub(in crate::store::redis) async fn edit_and_revive(
     let head = &read[..read.len().min(body::HEAD_LEN)];
     let new = body::encode(&envelope);
     let terms = shared.terms(bucket);
-    let arguments = EditAndReviveArguments {
-        read: head,
-        new: &new,
-        by: Text(edit.by.as_deref()),
-        dead_only: true,
-        origin: terms.origin,
+    let call = |terms: &CallContext<'_>| {
+        let arguments = EditAndReviveArguments {
+            read: head,
+            new: &new,
+            by: Text(edit.by.as_deref()),
+            dead_only: true,
+            origin: terms.origin,
+        };
+        Ok(terms.call(arguments).with_rows([Edited { id }]))
     };
-    let call = terms.call(arguments).with_rows([Edited { id }]);
     let link = shared.links.for_pushes(bucket);
-    let (mut parts, is_repeat) = shared.call_unexpired(bucket, link, &call).await?;
+    let (mut parts, is_repeat) = shared.call_unexpired(bucket, link, call).await?;
     let reply = EditAndReviveReply::read(&mut parts)?;
     // It changed since it was read: it is dead, and not as it was.
     let change = changed(&reply.change, reply.due)?.unwrap_or(ChangeOutcome::TooLate(State::Dead));

@@ -1,6 +1,7 @@
 //! Calls of scripts.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::Cmd;
@@ -57,11 +58,15 @@ impl CallContext<'_> {
         arguments: A,
     ) -> Call {
         let mut command = script.call(self.calls_functions, self.keys.of(script.parts()));
-        // The time, for tests; "-" and the expected one; or "".
-        match (self.now_us, self.expected_us) {
-            (Some(now_us), _) => command.arg(now_us),
-            (None, Some(expected_us)) => command.arg(-expected_us.cast_signed()),
-            (None, None) => command.arg(""),
+        // The time, for tests; "-" and the expected one; or "". And a blank, see `lua/bucket.lua`.
+        let expected = self.expected_us.map(|us| -us.cast_signed());
+        let time = self.now_us.map(u64::cast_signed).or(expected);
+        let goes_on = self.keys.goes_on_until.load(Ordering::Relaxed) > self.mono_us;
+        match (time, goes_on) {
+            (Some(time), false) => command.arg(time),
+            (Some(time), true) => command.arg(format!("{time} ")),
+            (None, false) => command.arg(""),
+            (None, true) => command.arg(" "),
         };
         if A::HEAD == Head::Ending {
             let DedupWindow {

@@ -5,7 +5,7 @@
 //! `{hub}`. A queue's name contains none of `{`, `}` and `:`, so no two buckets share a key.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use redis::{RedisWrite, ToRedisArgs, ToSingleRedisArg};
 
@@ -21,28 +21,9 @@ pub struct BucketKeys {
     pub(in crate::store::redis) clock: ServerClock,
     /// Whether the bucket is to be called again, as it does not believe that clock.
     pub(in crate::store::redis) is_doubted: AtomicBool,
-    /// The leases that this process has ended since its last reap, which counts them.
-    pub(in crate::store::redis) taken_back: TakenBack,
-}
-
-/// How many leases were taken back, by what has become of their events.
-#[derive(Debug, Default)]
-pub(in crate::store::redis) struct TakenBack {
-    ready: AtomicUsize,
-    dead: AtomicUsize,
-}
-
-impl TakenBack {
-    pub(in crate::store::redis) fn add(&self, ready: usize, dead: usize) {
-        self.ready.fetch_add(ready, Ordering::Relaxed);
-        self.dead.fetch_add(dead, Ordering::Relaxed);
-    }
-
-    /// Returns how many events are ready again and how many are dead, once.
-    pub(in crate::store::redis) fn take(&self) -> (usize, usize) {
-        let taken = |of: &AtomicUsize| of.swap(0, Ordering::Relaxed);
-        (taken(&self.ready), taken(&self.dead))
-    }
+    /// Until when, us by the time of this process, calls go on beside what is over and cannot be
+    /// ended.
+    pub(in crate::store::redis) goes_on_until: AtomicU64,
 }
 
 /// The parts of a bucket's keys. A script names a key by its part in capitals.
@@ -58,7 +39,7 @@ impl BucketKeys {
             base: part(prefix, bucket, "").into_boxed_str(),
             clock: ServerClock::default(),
             is_doubted: AtomicBool::new(false),
-            taken_back: TakenBack::default(),
+            goes_on_until: AtomicU64::new(0),
         }
     }
 

@@ -129,6 +129,17 @@ pub(in crate::store::redis) fn is_of_loading(error: &Error) -> bool {
     cause_of(error).is_some_and(|cause| cause.code() == Some("LOADING"))
 }
 
+/// Returns whether it is what a server has stored, or permits, that failed a call: the same call would
+/// fail again.
+pub(in crate::store::redis) fn is_of_the_data(error: &Error) -> bool {
+    let is_lost = |cause| of(cause, Stage::Sent).is_silence;
+    match error.kind() {
+        ErrorKind::Corrupt => true,
+        ErrorKind::Unknown => cause_of(error).is_some_and(|cause| !is_lost(cause)),
+        _ => false,
+    }
+}
+
 /// Classifies `error`, which came at `stage`.
 pub(in crate::store::redis) fn of(error: &RedisError, stage: Stage) -> ErrorClass {
     let fault = if said_by_script(error).is_some() {

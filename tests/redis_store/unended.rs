@@ -1,0 +1,239 @@
+//! Leases past their deadline and events that have expired, which any operation ends first: where that
+//! is broken, by which process it is done, and what it must not hold up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::Unique;
+use duly::admin::DamageKind;
+use duly::event::State;
+use duly::prelude::*;
+use duly::store::operation::{Fetch, NewEvent, PushOutcome, Reply, Stats, StoreOp};
+use duly::store::{CheckTask, Durability, RedisOptions as StoreOptions, Store};
+use duly::time::{Timestamp, When};
+
+use crate::redis_store::durable::with_replica;
+use crate::redis_store::kit::{Bare, NODE, fresh, until};
+use crate::redis_store::overwritten::{Overwritten, opened};
+use crate::seen::Seen;
+use crate::servers::{Fault, Proxy, Redis, RedisOptions, shared};
+
+const HOLD: Duration = Duration::from_millis(50);
+
+impl Bare {
+    /// An event that has, or is to have, this unique key.
+    fn unique(&self, key: &str) -> NewEvent {
+        let mut event = self.plain(self.new_id(), When::Now);
+        Arc::make_mut(&mut event.envelope).unique = Some(key.to_owned());
+        event
+    }
+
+    /// Leases what is ready, until that is over.
+    async fn overdue(&self, request: u64) {
+        let fetch = Fetch {
+            node: NODE,
+            request,
+            limit: 1_000,
+            ahead: Duration::ZERO,
+            ahead_limit: 0,
+            hold: Some(HOLD),
+            starts: usize::MAX,
+        };
+        let fetched = self.typed(StoreOp::fetch(fetch)).await.expect("a fetch");
+        assert!(!fetched.deliveries.is_empty());
+        let over_us = self.store.now_us() + 2 * HOLD.as_micros() as u64;
+        until("the leases are over", async || {
+            self.store.now_us() > over_us
+        })
+        .await;
+    }
+
+    async fn stats(&self) -> Stats {
+        self.typed(StoreOp::stats()).await.expect("counts")
+    }
+}
+
+/// A key that is not ours fails what needs it, and nothing else.
+async fn goes_on_beside(part: &str) {
+    let (seen, _guard) = Seen::recording();
+    let (server, prefix, bare) = opened().await;
+    let held = bare.unique("user:7");
+    let id = held.envelope.id;
+    bare.apply(StoreOp::Push(vec![held])).await.expect("a push");
+    bare.overdue(1).await;
+    let others = (0..3).map(|_| bare.plain(bare.new_id(), When::After(Duration::from_millis(1))));
+    let others: Vec<_> = others.collect();
+    bare.apply(StoreOp::Push(others)).await.expect("a push");
+
+    let broken = Overwritten::new(server, &prefix, part);
+    let due_us = bare.store.now_us() + 2_000;
+    until("they are due", async || bare.store.now_us() > due_us).await;
+    for _ in 0..3 {
+        let stats = bare.stats().await;
+        assert_eq!((stats.ready, stats.leased, stats.dead), (3, 1, 0), "{part}");
+    }
+    let moved = bare.typed(StoreOp::move_due(10, false)).await;
+    assert_eq!(moved.expect("a move").moved, 3, "{part}");
+    let page = bare.typed(StoreOp::read_dead(None, 10)).await;
+    assert!(page.expect("a page").letters.is_empty(), "{part}");
+    assert_eq!(bare.state(id).await, State::Leased, "{part}");
+    if ["nodes", "held"].contains(&part) {
+        let pushed = [bare.plain(bare.new_id(), When::Now), bare.unique("user:7")];
+        let pushed = bare.typed(StoreOp::push(pushed.to_vec())).await;
+        let verdicts = pushed.expect("a push").into_iter().map(|it| it.verdict);
+        let expected = [PushOutcome::Accepted, PushOutcome::Duplicate(id)];
+        assert_eq!(verdicts.collect::<Vec<_>>(), expected, "{part}");
+    }
+    if part != "lease" {
+        let said = seen.value("duly_store_errors_total{kind=corrupt,op=reap}");
+        assert!(
+            (1.0..6.0).contains(&said),
+            "{part}: {said}, and not at each call"
+        );
+    }
+    let task = CheckTask::new(false);
+    let found = bare
+        .store
+        .check_bucket(&bare.bucket, task)
+        .await
+        .expect("a check");
+    let is_said = found.iter().any(|it| it.kind == DamageKind::Unreadable);
+    assert!(is_said, "{part}: {found:?}");
+
+    broken.put_right();
+    let reap = StoreOp::reap(Vec::new(), 100);
+    bare.typed(reap).await.expect("a reap");
+    assert_eq!(bare.stats().await.leased, 0, "{part}");
+    assert_eq!(bare.state(id).await, State::Ready, "{part}");
+}
+
+mod beside {
+    use crate::redis_store::overwritten::of_each;
+
+    of_each!(goes_on_beside: lease, nodes, held, outbox, past);
+}
+
+/// What has expired is ended by each call as well.
+#[tokio::test]
+async fn counts_go_on_beside_what_has_expired_and_cannot_be_ended() {
+    let (server, prefix, bare) = opened().await;
+    let soon = Timestamp::from_micros_up(bare.store.now_us()) + HOLD;
+    bare.push_with(|event| event.expires = Some(soon)).await;
+    let broken = Overwritten::new(server, &prefix, "outbox");
+    until("it has expired", async || {
+        bare.store.now_us() > soon.as_micros() + 1_000
+    })
+    .await;
+    assert_eq!(bare.stats().await.ready, 1, "it is there");
+    let moved = bare.typed(StoreOp::move_due(10, false)).await;
+    assert_eq!(moved.expect("a move").ready, 1);
+    broken.put_right();
+    let aside = bare.fetch(1, 10).await.expect("a fetch");
+    assert_eq!(aside, [], "and never delivered");
+}
+
+/// A process that only asks has no consumers, so it never reaps.
+#[tokio::test]
+async fn what_one_process_has_taken_back_the_reap_of_another_tells() {
+    let (url, _) = fresh(&shared().url());
+    let (asking, reaping) = (Bare::open(&url).await, Bare::open(&url).await);
+    for (attempts, request) in [(1, 1), (3, 2)] {
+        asking.push_with(|event| event.attempts = attempts).await;
+        asking.overdue(request).await;
+        assert_eq!(asking.stats().await.leased, 0);
+    }
+    let taken = async |bare: &Bare| {
+        let reaped = bare.typed(StoreOp::reap(Vec::new(), 100)).await;
+        let reaped = reaped.expect("a reap");
+        (reaped.ready, reaped.dead)
+    };
+    assert_eq!(taken(&reaping).await, (1, 1));
+    assert_eq!(taken(&reaping).await, (0, 0));
+    assert_eq!(taken(&asking).await, (0, 0));
+}
+
+/// By the clock of the server a call is of the time at which its caller began, and what was leased then
+/// waits only since.
+#[tokio::test]
+async fn what_expired_under_a_lease_that_is_over_is_not_counted() {
+    let bare = Bare::open(&fresh(&shared().url()).0).await;
+    let soon = Timestamp::from_micros_up(bare.store.now_us()) + HOLD;
+    let id = bare.push_with(|event| event.expires = Some(soon)).await;
+    bare.overdue(1).await;
+    assert_eq!(bare.stats().await, Stats::default());
+    assert_eq!(bare.state(id).await, State::Expired);
+}
+
+fn is_of_leases(piece: &[u8]) -> bool {
+    let has = |words: &[u8]| piece.windows(words.len()).any(|part| part == words);
+    has(b":nodes") && has(b":requests")
+}
+
+/// Of pushes that meet in one call, some are decided before leases are to be ended for the next one.
+#[tokio::test]
+async fn a_push_that_is_decided_is_told_though_leases_cannot_be_ended() {
+    let server = Redis::start(RedisOptions {
+        tcp: true,
+        ..RedisOptions::default()
+    });
+    let proxy = Proxy::before(server.address());
+    let options = StoreOptions::new().retry_for(Duration::from_millis(200));
+    let bare = Bare::open_with(&fresh(&proxy.url()).0, options).await;
+    bare.apply(StoreOp::Push(vec![bare.unique("user:7")]))
+        .await
+        .expect("a push");
+    bare.overdue(1).await;
+    let loading = "-LOADING Redis is loading the dataset in memory\r\n";
+    proxy.on_request(move |piece| is_of_leases(piece).then_some(Fault::Say(loading)));
+    let push = |event: NewEvent| bare.typed(StoreOp::push(vec![event]));
+    // The first one is alone in its call; the others wait for it, and meet.
+    let (first, decided, waits) = tokio::join!(
+        push(bare.plain(bare.new_id(), When::Now)),
+        push(bare.plain(bare.new_id(), When::Now)),
+        push(bare.unique("user:7")),
+    );
+    for pushed in [first, decided] {
+        assert_eq!(
+            pushed.expect("it is decided")[0].verdict,
+            PushOutcome::Accepted
+        );
+    }
+    assert_eq!(waits.expect_err("it waits").kind(), ErrorKind::Unavailable);
+    proxy.heal();
+    let before = push(bare.unique("user:7")).await.expect("a push")[0].verdict;
+    assert!(matches!(before, PushOutcome::Duplicate(_)), "{before:?}");
+}
+
+/// The same of pushes that wait for replicas, each of which is a call of its own.
+#[tokio::test]
+async fn a_durable_push_ends_leases_after_what_it_has_decided() {
+    let (master, _replica) = with_replica().await;
+    let bare = Bare::open(&fresh(&master.url()).0).await;
+    let holder = bare.unique("user:7");
+    let id = holder.envelope.id;
+    bare.apply(StoreOp::Push(vec![holder]))
+        .await
+        .expect("a push");
+    bare.overdue(1).await;
+    let events = vec![
+        bare.plain(bare.new_id(), When::Now),
+        bare.unique("user:7"),
+        bare.plain(bare.new_id(), When::Now),
+    ];
+    let mut taken = events.clone();
+    taken[1].on_taken = Unique::Replace;
+    for (events, expected) in [
+        (events, PushOutcome::Duplicate(id)),
+        (taken, PushOutcome::Replaced(id)),
+    ] {
+        let pushed = bare
+            .store
+            .push_durably(&bare.bucket, events, Durability::Replicated(1))
+            .await;
+        let Reply::Pushed(pushed) = pushed.expect("a push").reply else {
+            panic!("a push replies verdicts")
+        };
+        assert_eq!(pushed[1].verdict, expected);
+        assert_eq!(pushed.len(), 3);
+    }
+}
