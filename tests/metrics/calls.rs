@@ -10,8 +10,7 @@ use crate::world::{ORDERS, World, secs};
 
 #[tokio::test(start_paused = true)]
 async fn every_call_is_timed_by_its_operation() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::shared();
     let way = Faulty::to(&world.store);
     let probe = Probe::<u64>::new();
@@ -46,8 +45,7 @@ async fn every_call_is_timed_by_its_operation() {
 
 #[tokio::test(start_paused = true)]
 async fn reads_of_one_queue_are_timed_as_well() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let way = Faulty::to(&world.store);
     let probe = Probe::<u64>::new();
@@ -67,8 +65,7 @@ async fn reads_of_one_queue_are_timed_as_well() {
 
 #[tokio::test(start_paused = true)]
 async fn what_fails_is_counted_by_operation_and_kind() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let way = Faulty::to(&world.store);
     let probe = Probe::<u64>::new();
@@ -94,8 +91,7 @@ async fn what_fails_is_counted_by_operation_and_kind() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_given_up_is_timed_and_is_no_error_before_ten_seconds() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let way = Faulty::to(&world.store);
     let builder = Bus::builder().publish_only().shared_store(way.clone());
@@ -114,8 +110,7 @@ async fn a_call_that_is_given_up_is_timed_and_is_no_error_before_ten_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_start_that_could_not_be_noted_is_counted() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let way = Faulty::to(&world.store);
     let probe = Probe::<u64>::new();

@@ -80,8 +80,7 @@ fn names_say_what_is_counted_in_which_unit_and_bounds_only_grow() {
 
 /// A bus that has done something of everything, and what it told.
 async fn told() -> BTreeMap<String, BTreeSet<Vec<String>>> {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let builder = world
         .builder()

@@ -11,8 +11,7 @@ use crate::world::{ORDERS, World, ms, secs};
 
 #[tokio::test(start_paused = true)]
 async fn pushes_are_counted_as_accepted_duplicate_or_refused() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let store = Faulty::to(&world.store);
     let builder = Bus::builder().publish_only().payload_bytes_max(100);
@@ -83,8 +82,7 @@ async fn pushes_are_counted_as_accepted_duplicate_or_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn each_settled_attempt_is_counted_once_by_what_became_of_it() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let probe = Probe::<u64>::running(|event, _cx| async move {
         match event.payload {
@@ -138,8 +136,7 @@ async fn each_settled_attempt_is_counted_once_by_what_became_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_snooze_and_an_expiry_are_counted_as_such() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let probe = Probe::<u64>::running(|event, _cx| async move {
         tokio::time::sleep(secs(10)).await;
@@ -170,8 +167,7 @@ async fn a_snooze_and_an_expiry_are_counted_as_such() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_moved_is_counted_and_what_is_read_ahead_is_not() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let probe = Probe::<u64>::new();
     let builder = world.builder().read_ahead(secs(0));
@@ -196,8 +192,7 @@ async fn what_is_moved_is_counted_and_what_is_read_ahead_is_not() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_silent_node_held_is_counted_as_taken_back_and_its_outcomes_as_lost() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::shared();
     let orders = ORDERS.timeout(secs(3_600));
     let slow = Probe::<u64>::taking(secs(60));
@@ -221,8 +216,7 @@ async fn what_a_silent_node_held_is_counted_as_taken_back_and_its_outcomes_as_lo
 
 #[tokio::test(start_paused = true)]
 async fn a_settle_whose_answer_is_lost_is_counted_once() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let way = Faulty::to(&world.store);
     let probe = Probe::<u64>::new();
@@ -247,8 +241,7 @@ async fn a_settle_whose_answer_is_lost_is_counted_once() {
 
 #[tokio::test(start_paused = true)]
 async fn pulled_attempts_are_counted_as_handled_ones_are() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let bus = world.start(Bus::builder().publish_only()).await;
     let queue = bus.queue_named::<u64>("orders").unwrap();
@@ -287,8 +280,7 @@ async fn what_a_gone_consumer_has_pulled_is_counted_as_taken_back() {
         (World::memory(), 1),
         (World::shared(), 1),
     ] {
-        let seen = Seen::default();
-        let _guard = metrics::set_default_local_recorder(&seen);
+        let (seen, _guard) = Seen::recording();
         let bus = world.start(Bus::builder().publish_only()).await;
         let queue = bus.queue_named::<u64>("orders").unwrap();
         for number in 0..5 {
@@ -307,8 +299,7 @@ async fn what_a_gone_consumer_has_pulled_is_counted_as_taken_back() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_fetch_ends_is_counted_as_settled() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let outcome = |outcome| {
         seen.value(&format!(
             "duly_settled_total{{outcome={outcome},queue=orders}}"

@@ -13,8 +13,7 @@ use crate::world::{ORDERS, World, ms, secs};
 
 #[tokio::test(start_paused = true)]
 async fn rings_and_workers_are_seen_while_they_are_in_use_and_free_afterwards() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let probe = Probe::<u64>::taking(secs(10));
     let (bus, queue) = world
@@ -38,8 +37,7 @@ async fn rings_and_workers_are_seen_while_they_are_in_use_and_free_afterwards() 
 
 #[tokio::test(start_paused = true)]
 async fn what_is_over_within_a_second_is_not_said_to_go_on() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let probe = Probe::<u64>::taking(ms(100));
     let (bus, queue) = world.serve(ORDERS.workers(1), &probe).await;
@@ -58,8 +56,7 @@ async fn what_is_over_within_a_second_is_not_said_to_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_waits_for_its_rate_says_so_and_one_without_work_does_not() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let probe = Probe::<u64>::new();
     let (bus, queue) = world.serve(ORDERS, &probe).await;
@@ -78,8 +75,7 @@ async fn a_queue_that_waits_for_its_rate_says_so_and_one_without_work_does_not()
 
 #[tokio::test(start_paused = true)]
 async fn the_mover_says_how_long_it_means_to_sleep() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
     bus.advance(secs(10)).await;
@@ -91,8 +87,7 @@ async fn the_mover_says_how_long_it_means_to_sleep() {
 
 #[tokio::test(start_paused = true)]
 async fn two_buses_of_a_process_are_seen_together_and_the_one_that_is_left_alone() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let (first, second) = (World::memory(), World::memory());
     let busy = Probe::<u64>::taking(secs(60));
     let (one, queue) = first
@@ -122,8 +117,7 @@ async fn two_buses_of_a_process_are_seen_together_and_the_one_that_is_left_alone
 #[tokio::test(start_paused = true)]
 async fn no_gauge_tells_of_a_bus_that_has_ended_though_a_queue_of_it_is_kept() {
     for stops in [true, false] {
-        let seen = Seen::default();
-        let _guard = metrics::set_default_local_recorder(&seen);
+        let (seen, _guard) = Seen::recording();
         let gauges = || {
             let is_gauge = |name: &String| {
                 let name = name.split('{').next().unwrap();

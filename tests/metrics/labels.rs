@@ -10,8 +10,7 @@ use crate::world::{World, secs};
 
 #[tokio::test(start_paused = true)]
 async fn queues_beyond_the_bound_are_told_of_together() {
-    let seen = Seen::default();
-    let _guard = metrics::set_default_local_recorder(&seen);
+    let (seen, _guard) = Seen::recording();
     let world = World::memory();
     let probe = Probe::<u64>::taking(secs(10));
     let mut builder = world.builder().metrics(MetricsChoices {

@@ -78,8 +78,7 @@ async fn slow_at(
     probe: Probe<u64>,
     choose: impl FnOnce(BusBuilder) -> BusBuilder,
 ) -> Tried {
-    let seen = Seen::default();
-    let guard = metrics::set_default_local_recorder(Box::leak(Box::new(seen.clone())));
+    let (seen, guard) = Seen::recording();
     let world = World::memory();
     let way = Faulty::to(&world.store);
     way.meets(move |_, op| {

@@ -12,7 +12,7 @@ use duly::store::{CheckTask, Store};
 use duly::time::When;
 use futures_util::future::join_all;
 
-use crate::redis_store::busy::{fetch_of, slow_of};
+use crate::redis_store::busy::{assert_none_is_slow, fetch_of, slow_of};
 use crate::redis_store::kit::{Bare, NODE, fresh};
 use crate::redis_store::meter::Meter;
 use crate::servers::Redis;
@@ -129,13 +129,5 @@ async fn slow_scripts(server: &Redis) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn no_script_keeps_a_server_for_long_beside_what_others_hold() {
-    let server = Redis::plain();
-    let mut slow = slow_scripts(&server).await;
-    for _ in 0..2 {
-        if !slow.is_empty() {
-            let again = slow_scripts(&server).await;
-            slow.retain(|script| again.contains(script));
-        }
-    }
-    assert!(slow.is_empty(), "{slow:?} took too long each time");
+    assert_none_is_slow(slow_scripts).await;
 }

@@ -19,7 +19,7 @@ use duly::time::{Timestamp, When};
 use duly_conformance::store_contract::shapes::Shape;
 use futures_util::future::join_all;
 
-use crate::redis_store::busy::slow_of;
+use crate::redis_store::busy::{assert_none_is_slow, slow_of};
 use crate::redis_store::kit::{Bare, NODE, fresh, until};
 use crate::redis_store::meter::Meter;
 use crate::servers::Redis;
@@ -319,26 +319,16 @@ async fn slow_scripts(
     slow_of(&meter, known_us)
 }
 
-async fn is_quick(run: impl AsyncFn(&mut Load<'_, '_>, usize)) {
-    let server = Redis::plain();
-    let mut slow = slow_scripts(&server, &run).await;
-    for _ in 0..2 {
-        if !slow.is_empty() {
-            let again = slow_scripts(&server, &run).await;
-            slow.retain(|script| again.contains(script));
-        }
-    }
-    assert!(slow.is_empty(), "{slow:?} took too long each time");
-}
-
 #[tokio::test]
 async fn no_script_keeps_a_server_for_long_whatever_the_shape_of_the_load() {
-    is_quick(every_script).await;
+    assert_none_is_slow(async |server| slow_scripts(server, &every_script).await).await;
 }
 
 #[tokio::test]
 async fn no_script_keeps_a_server_for_long_whatever_has_expired() {
     for limit in [1, 500] {
-        is_quick(async |load, count| fetches_of_expired(load, count, limit).await).await;
+        let run =
+            async |load: &mut Load<'_, '_>, count| fetches_of_expired(load, count, limit).await;
+        assert_none_is_slow(async |server| slow_scripts(server, &run).await).await;
     }
 }

@@ -10,7 +10,7 @@ use crate::redis_store::kit::{fresh, until};
 use crate::servers::Redis;
 
 /// Polls a future so often at most; returns its result if it has one by then.
-async fn polled<F: Future>(future: F, most: usize) -> Option<F::Output> {
+pub(crate) async fn polled<F: Future>(future: F, most: usize) -> Option<F::Output> {
     let (mut future, mut polls) = (pin!(future), 0);
     poll_fn(move |cx| {
         if polls == most {
