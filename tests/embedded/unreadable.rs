@@ -153,8 +153,6 @@ fn a_lease_past_its_deadline_of_a_damaged_row_is_in_the_way_of_nothing() {
     for (attempts, damage) in [
         (1, "UPDATE events SET body = zeroblob(100) WHERE row = 2"),
         (3, "UPDATE events SET body = zeroblob(100) WHERE row = 2"),
-        (3, "UPDATE events SET due = due - 1 WHERE row = 2"),
-        (3, "DELETE FROM events WHERE row = 2"),
     ] {
         let place = Place::new();
         let store = without_a_cache(&place);
