@@ -175,7 +175,7 @@ pub async fn however_many_leases_are_over_none_of_them_counts(harness: &dyn Stor
 /// A page ends where the next one begins, so it must have all that is before that.
 pub async fn however_many_leases_are_over_every_dead_letter_is_found(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
-    let last = |n: usize| n % 3 > 0;
+    let last = |n: usize| !n.is_multiple_of(3);
     let ids = world.overdue_many(1_700, |n, draft| {
         draft.attempts(if last(n) { 1 } else { 3 })
     });
@@ -198,9 +198,10 @@ pub async fn however_many_leases_are_over_every_dead_letter_is_found(harness: &d
             .overdue_many(1_700, |_, draft| draft.attempts(1))
             .await;
         let some = &ids[1_600..];
-        let changed = match revives {
-            true => world.revive(some).await,
-            false => world.drop_dead(some).await,
+        let changed = if revives {
+            world.revive(some).await
+        } else {
+            world.drop_dead(some).await
         };
         assert_eq!(changed, some.len(), "revived: {revives}");
     }
@@ -214,9 +215,12 @@ pub async fn however_many_leases_are_over_what_has_expired_does_not_count(
         let world = World::new(harness).await;
         let at = world.now() + secs(3);
         let too_late = LatePolicy::Bury(secs(3));
-        let expires = |_, draft: EventDraft| match late {
-            true => draft.late(too_late),
-            false => draft.expires(at),
+        let expires = |_, draft: EventDraft| {
+            if late {
+                draft.late(too_late)
+            } else {
+                draft.expires(at)
+            }
         };
         let ids = world.overdue_many(1_200, expires).await;
         let dead = if late { ids.len() } else { 0 };
