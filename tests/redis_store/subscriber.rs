@@ -4,16 +4,14 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use duly::event::BucketKey;
-use duly::store::{Store, Watcher};
 use duly::time::When;
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 use crate::redis_store::damage::flip;
-use crate::redis_store::kit::{Bare, fresh, until};
-use crate::servers::{Proxy, Redis, RedisOptions, shared};
+use crate::redis_store::kit::{Bare, fresh};
+use crate::servers::shared;
 
 /// Counts the lines at which it panics.
 struct Panicking(Arc<AtomicUsize>);
@@ -50,46 +48,6 @@ impl Panicking {
         let guard = tracing::subscriber::set_default(Self(Arc::clone(&lines)));
         (lines, [second], guard)
     }
-}
-
-#[derive(Default)]
-struct Told(AtomicUsize);
-
-impl Watcher for Told {
-    fn earlier(&self, _: &BucketKey) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn called(&self, _: &BucketKey) {}
-}
-
-#[tokio::test]
-async fn notifications_go_on_though_a_subscriber_panics_at_their_loss() {
-    let server = Redis::start(RedisOptions {
-        tcp: true,
-        ..RedisOptions::default()
-    });
-    let proxy = Proxy::before(server.address());
-    let bare = Bare::open(&fresh(&proxy.url()).0).await;
-    let told = Arc::new(Told::default());
-    let watcher: Arc<dyn Watcher> = Arc::clone(&told) as _;
-    bare.store
-        .watch(Arc::downgrade(&watcher))
-        .expect("there is room");
-    let take = || told.0.swap(0, Ordering::Relaxed) > 0;
-    bare.fetch(1, 1).await.expect("a fetch");
-    until("it has subscribed", async || take()).await;
-    let (lines, _second, guard) = Panicking::here();
-    proxy.refuse(true);
-    proxy.cut_all();
-    until("its loss was logged", async || {
-        lines.load(Ordering::Relaxed) > 3
-    })
-    .await;
-    drop(guard);
-    take();
-    proxy.heal();
-    until("it has subscribed again", async || take()).await;
 }
 
 #[tokio::test]
