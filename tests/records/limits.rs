@@ -132,7 +132,8 @@ impl Recorder for Seen {
 
 #[tokio::test(start_paused = true)]
 async fn metrics_tell_what_waits_what_was_recorded_and_what_was_dropped() {
-    let (seen, _guard) = Seen::recording();
+    let seen = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&seen);
     let world = World::new();
     let choices = RecordChoices {
         outbox_max: Some(50),

@@ -226,7 +226,7 @@ async fn every_script(load: &mut Load<'_, '_>, count: usize) {
     assert_eq!(told.unwrap_err().kind(), ErrorKind::LeaseLost);
     let held = load.fetch(NODE, count / 4, 100).await;
     load.settle(&held, |at| {
-        (at % 100 > 0).then_some(AttemptOutcome::Release)
+        (!at.is_multiple_of(100)).then_some(AttemptOutcome::Release)
     })
     .await;
     load.reap().await;
@@ -238,7 +238,7 @@ async fn every_script(load: &mut Load<'_, '_>, count: usize) {
 /// the others was fetched once.
 async fn fetches_of_expired(load: &mut Load<'_, '_>, count: usize, limit: usize) {
     const AFTER: Duration = Duration::from_millis(500);
-    let expires = |at: usize| (at % 100 > 0).then_some(AFTER);
+    let expires = |at: usize| (!at.is_multiple_of(100)).then_some(AFTER);
     let events = load.push_expiring(count, expires).await;
     // Those of some shapes expire by themselves, later.
     let expires = |it: &NewEvent| it.envelope.expires.map_or(u64::MAX, |at| at.as_micros());

@@ -7,7 +7,6 @@ use std::time::Duration;
 use duly::Unique;
 use duly::admin::DamageKind;
 use duly::event::State;
-use duly::prelude::*;
 use duly::store::operation::{Fetch, NewEvent, PushOutcome, Reply, Stats, StoreOp};
 use duly::store::{CheckTask, Durability, Store};
 use duly::time::{Timestamp, When};

@@ -58,7 +58,10 @@ async fn on_a_server_each_call_beside_a_stop_returns_and_is_true() {
     let mut url = String::new();
     rounds(3, move |is_new| {
         if is_new {
-            url = format!("{}?prefix={}", servers::shared().url(), servers::prefix());
+            // A machine that is busy is no outage.
+            let patient = "timeout=30s&connect_timeout=30s";
+            let server = servers::shared().url();
+            url = format!("{server}?prefix={}&{patient}", servers::prefix());
         }
         Bus::builder().store_url(&url)
     })
