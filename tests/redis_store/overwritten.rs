@@ -12,7 +12,7 @@ pub(crate) async fn opened() -> (&'static Redis, String, Bare) {
 
 pub(crate) struct Overwritten<'a> {
     server: &'a Redis,
-    key: String,
+    pub(crate) key: String,
     aside: String,
 }
 

@@ -10,7 +10,12 @@ use duly::event::State;
 use duly::store::operation::{Fetch, NewEvent, PushOutcome, Reply, Stats, StoreOp};
 use duly::store::{CheckTask, Durability, Store};
 use duly::time::{Timestamp, When};
+use tracing::Dispatch;
+use tracing::subscriber::NoSubscriber;
+use tracing_subscriber::Registry;
+use tracing_subscriber::layer::SubscriberExt;
 
+use crate::lines::Lines;
 use crate::redis_store::durable::with_replica;
 use crate::redis_store::kit::{Bare, NODE, fresh, until};
 use crate::redis_store::overwritten::{Overwritten, opened};
@@ -55,6 +60,11 @@ impl Bare {
 /// A key that is not ours fails what needs it, and nothing else.
 async fn goes_on_beside(part: &str) {
     let (seen, _guard) = Seen::recording();
+    let lines = Lines::default();
+    // Where there is one subscriber only, another thread's lack of one decides for this one.
+    let _second = Dispatch::new(NoSubscriber::default());
+    let dispatch = Dispatch::new(Registry::default().with(lines.clone()));
+    let _heard_here = tracing::dispatcher::set_default(&dispatch);
     let (server, prefix, bare) = opened().await;
     let held = bare.unique("user:7");
     let id = held.envelope.id;
@@ -106,6 +116,14 @@ async fn goes_on_beside(part: &str) {
     bare.typed(reap).await.expect("a reap");
     assert_eq!(bare.stats().await.leased, 0, "{part}");
     assert_eq!(bare.state(id).await, State::Ready, "{part}");
+    if part != "lease" {
+        // Whoever has ended it, so that what breaks next is said as well.
+        let ended = async || {
+            let lines = lines.all();
+            bare.stats().await.leased == 0 && lines.iter().any(|it| it.contains("outage ended"))
+        };
+        until("the end is said", ended).await;
+    }
 }
 
 mod beside {
@@ -185,4 +203,20 @@ async fn a_durable_push_ends_leases_after_what_it_has_decided() {
         assert_eq!(pushed[1].verdict, expected);
         assert_eq!(pushed.len(), 3);
     }
+}
+
+/// Of pages and of a crowd alike, a fetch knows before it leases what it needs.
+#[tokio::test]
+async fn a_fetch_of_single_events_needs_no_sizes_of_pages() {
+    let (server, prefix, bare) = opened().await;
+    let id = bare.new_id();
+    let later = bare.plain(bare.new_id(), When::After(Duration::from_secs(60)));
+    let events = vec![bare.plain(id, When::Now)];
+    bare.apply(StoreOp::Push(events)).await.expect("a push");
+    bare.apply(StoreOp::Push(vec![later]))
+        .await
+        .expect("a push");
+    let broken = Overwritten::new(server, &prefix, "sizes");
+    assert_eq!(bare.fetch(1, 10).await.expect("a fetch"), [id]);
+    server.cli(&["DEL", &broken.key]);
 }

@@ -115,8 +115,12 @@ impl<B: Clone> Bucket<B> {
         let dead = beyond.filter(|(_, entry)| self.state_beyond(entry) == State::Dead);
         let ids = dead.map(|(id, _)| id);
         let mut ids: Vec<_> = ids.filter(|id| after.is_none_or(|it| *id > it)).collect();
+        if ids.len() > many {
+            ids.select_nth_unstable(many);
+            ids.truncate(many);
+        }
         ids.sort_unstable();
-        for id in ids.into_iter().take(many) {
+        for id in ids {
             self.end_if_over(id, sink);
         }
     }
@@ -163,8 +167,15 @@ impl<B: Clone> Bucket<B> {
         });
         let mut counts = self.waiting.count_until_each(ends_us.clone());
         let expired = self.expired_dues();
-        for (count, end_us) in counts.iter_mut().zip(ends_us) {
+        for (count, end_us) in counts.iter_mut().zip(ends_us.clone()) {
             *count -= expired.partition_point(|due| due.as_micros() <= end_us);
+        }
+        // Leased ahead, and over: they wait for their time again.
+        let leased = self.overdue().map(|(_, entry)| entry);
+        for entry in leased.filter(|entry| self.state_beyond(entry) == State::Scheduled) {
+            for (count, end_us) in counts.iter_mut().zip(ends_us.clone()) {
+                *count += usize::from(entry.due.as_micros() <= end_us);
+            }
         }
         Ok(counts)
     }

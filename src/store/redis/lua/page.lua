@@ -207,7 +207,7 @@ end
 -- `next_ms`, when the first one is. It reads one due time: each costs more than all else of a member.
 local function due_of_crowd(next_ms, crowd, span)
   local last
-  if call("ZCARD", SIZES) == 0 then
+  if redis.pcall("ZCARD", SIZES) == 0 then -- a fetch has leased by then, and must not fail
     last = call("ZRANGE", DELAY, crowd - 1, crowd - 1)[1]
   else
     local near = math.min(call("ZCOUNT", DELAY, next_ms, next_ms + span), crowd)

@@ -15,7 +15,7 @@ end
 -- it, and how many are dead.
 local function taken_earlier()
   local packed = call("HGET", META, "taken")
-  if packed then
+  if packed and #packed == 16 then
     return unpack_from(">dd", packed)
   end
   return 0, 0

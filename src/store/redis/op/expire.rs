@@ -82,20 +82,26 @@ impl Shared {
         link: &ManagedConnection,
         made: impl Fn(&CallContext<'_>) -> Result<Call>,
     ) -> Result<(ReplyReader, bool)> {
-        let mut call = made(&self.terms(bucket))?;
+        let mut terms = self.terms(bucket);
+        let mut call = made(&terms)?;
         for _ in 1..TRIES {
             let reply = self.run_script(link, &call).await;
             let refused = |by: &str| reply.as_ref().is_err_and(|error| is_refused(error, by));
             let is_ended = if refused(LEASED) {
                 // What was leased past its expiry, which the call, of an earlier time, does not see.
-                self.end_overdue(bucket, link).await? && self.end_expired(bucket, link).await?
+                let are_leases_ended = self.end_overdue(bucket, link).await?;
+                self.end_expired(bucket, link).await? && are_leases_ended
             } else if refused(EXPIRED) {
                 self.end_expired(bucket, link).await?
             } else {
+                if reply.is_ok() && !terms.goes_on() {
+                    self.unended.succeeded(bucket); // nothing is over, whoever has ended it
+                }
                 return read(&call, reply);
             };
             if !is_ended {
-                call = made(&self.terms(bucket))?;
+                terms = self.terms(bucket);
+                call = made(&terms)?;
             }
         }
         let reply = self.run_script(link, &call).await;

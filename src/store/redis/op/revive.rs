@@ -38,7 +38,7 @@ script! {
 script! {
     /// Deletes dead events for good.
     DROP = "drop", DRAINS, Ending,
-        ["bucket", "state", "page", "bytes", "body", "ending", "unreaped"];
+        ["bucket", "state", "page", "bytes", "body", "ending", "unreaped", "unexpired"];
     DropArguments<'a> {
         /// The actor.
         by: Text<'a>,

@@ -51,6 +51,11 @@ impl CallContext<'_> {
         self.call_as(A::script(), arguments)
     }
 
+    /// Returns whether calls go on beside what is over and could not be ended.
+    pub(in crate::store::redis) fn goes_on(&self) -> bool {
+        self.keys.goes_on_until.load(Ordering::Relaxed) > self.mono_us
+    }
+
     /// Calls a script that has the arguments of another one.
     pub(in crate::store::redis) fn call_as<A: Arguments>(
         &self,
@@ -61,8 +66,7 @@ impl CallContext<'_> {
         // The time, for tests; "-" and the expected one; or "". And a blank, see `lua/bucket.lua`.
         let expected = self.expected_us.map(|us| -us.cast_signed());
         let time = self.now_us.map(u64::cast_signed).or(expected);
-        let goes_on = self.keys.goes_on_until.load(Ordering::Relaxed) > self.mono_us;
-        match (time, goes_on) {
+        match (time, self.goes_on()) {
             (Some(time), false) => command.arg(time),
             (Some(time), true) => command.arg(format!("{time} ")),
             (None, false) => command.arg(""),

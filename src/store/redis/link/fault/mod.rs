@@ -132,10 +132,15 @@ pub(in crate::store::redis) fn is_of_loading(error: &Error) -> bool {
 /// Returns whether it is what a server has stored, or permits, that failed a call: the same call would
 /// fail again.
 pub(in crate::store::redis) fn is_of_the_data(error: &Error) -> bool {
-    let is_lost = |cause| of(cause, Stage::Sent).is_silence;
+    // What came of no connection, nor of a server that was not ready, while an earlier attempt may have
+    // been executed.
+    let is_of_a_script = |cause| {
+        let class = of(cause, Stage::Sent);
+        class.effect == Effect::Unknown && !class.is_silence
+    };
     match error.kind() {
         ErrorKind::Corrupt => true,
-        ErrorKind::Unknown => cause_of(error).is_some_and(|cause| !is_lost(cause)),
+        ErrorKind::Unknown => cause_of(error).is_some_and(is_of_a_script),
         _ => false,
     }
 }

@@ -197,5 +197,23 @@ async fn in_a_cluster_a_refusal_after_a_lost_attempt_is_doubted() {
         call.arg("hash").arg(1).arg("key");
         let error = link.send(&call).await.expect_err("it is down");
         assert_eq!(error.kind(), kind, "{acts:?}: {error}");
+        assert!(!is_of_the_data(&error), "{acts:?}: {error}");
     }
+}
+
+#[tokio::test]
+async fn what_is_stored_is_what_fails_a_script_by_its_own_words() {
+    const BROKEN: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    const LOADS: &str = "-LOADING Redis is loading the dataset in memory\r\n";
+    for (reply, is_data) in [
+        (format!("{BROKEN}\r\n"), true),
+        (format!("{BROKEN} script: 9f, on @user_script:1.\r\n"), true),
+        (LOADS.to_owned(), false),
+    ] {
+        let reply: &'static str = reply.leak();
+        let (error, _) = called(Act::Say(reply)).await;
+        assert_eq!(is_of_the_data(&error), is_data, "{reply}: {error}");
+    }
+    let (error, _) = called(Act::Close).await;
+    assert!(!is_of_the_data(&error), "{error}");
 }
