@@ -22,14 +22,15 @@ program=${DULY_PROGRAM:-$target/debug/duly}
 [ -n "${DULY_PROGRAM:-}" ] || cargo build --locked --quiet -p duly-server --bin duly
 
 folder=$(mktemp -d)
-trap 'kill "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT
+server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT
 "$program" serve --store memory: --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 >"$folder/log" &
 server=$!
 # address <listener>: its address, once it listens.
 address() {
     local line
     until line=$(grep -m 1 "listener=\"$1\"" "$folder/log"); do
-        kill -0 "$server" # or it has ended
+        kill -0 "$server" || return 1 # it has ended
         sleep 0.1
     done
     printf '%s' "${line##*address=}"

@@ -177,7 +177,9 @@ impl App {
         let is_full = {
             let (known, place) = (Arc::clone(&self.known), place.clone());
             move || {
-                if known.lock().full.insert(place.clone()) {
+                let mut known = known.lock();
+                // Where a name was forgotten meanwhile, there may be room.
+                if known.version == version && known.full.insert(place.clone()) {
                     let (namespace, most) = (place, NAMES_MAX);
                     tracing::warn!(namespace, most, "names of queues are full");
                 }
@@ -212,6 +214,8 @@ impl App {
         self.known().names.remove(&key);
         self.shared.forget_queue(&key).await?;
         // Raises the version, by which other servers forget that they have noted it.
-        self.shared.put(Table::Forgotten, pool, &key).await
+        self.shared.put(Table::Forgotten, pool, &key).await?;
+        *self.known() = KnownQueues::default();
+        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
-use duly::ErrorKind;
+use duly::{Error, ErrorKind};
 
 use crate::access::AccessError;
 use crate::grant::GrantEnd;
@@ -45,6 +45,15 @@ impl PageError {
         Self {
             field: Some(field),
             ..self
+        }
+    }
+
+    /// The error of a call that has what is in a field: names it only where that is what is wrong.
+    pub(crate) fn of_field(error: Error, field: &'static str) -> Self {
+        let is_wrong = error.kind() == ErrorKind::Invalid;
+        Self {
+            field: is_wrong.then_some(field),
+            ..Self::from(error)
         }
     }
 

@@ -127,7 +127,10 @@ fn page_before<'a>(headers: &'a HeaderMap, base: &str) -> Option<&'a str> {
     let address = headers.get(header::REFERER)?.to_str().ok()?;
     let (_, address) = address.split_once("://")?;
     let path = &address[address.find('/')?..];
-    path.strip_prefix(base).filter(|path| text::is_local(path))
+    let path = path.strip_prefix(base)?;
+    // A form that was shown again has no address of its own.
+    let is_form = path.starts_with("/act/") && !path.contains('?');
+    (text::is_local(path) && !is_form).then_some(path)
 }
 
 fn finish(mut response: Response, cookie: Option<HeaderValue>) -> Response {

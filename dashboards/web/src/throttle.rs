@@ -40,7 +40,7 @@ const OTHER_NAMES: u64 = 0;
 /// name, and one more every ten seconds. Clients are told apart by address, of IPv6 by its first 64
 /// bits. A browser that a user has logged in with is one beside its address, by the cookie
 /// `duly_device`: who logs in there again is not locked out by those who guess from the same
-/// address, as behind a proxy. All browsers of a user are one, and they have ten wrong logins, too.
+/// address, as behind a proxy. All browsers of a user are one, and they have ten wrong logins beside those of their address.
 ///
 /// Clones count together, and know the same browsers, which are forgotten with the process. Share
 /// one between a [`Dashboard`](crate::Dashboard) and whatever else checks the same passwords.

@@ -170,6 +170,9 @@ pub(super) async fn respawn(call: &mut Call<'_>, query: Option<&str>) -> Result<
         Err(ApiError::Internal(error)) if count > 0 => {
             tracing::error!(%error, count, "respawn ended early");
         }
+        Err(ApiError::Refused(StatusCode::SERVICE_UNAVAILABLE, why)) if count > 0 => {
+            tracing::error!(%why, count, "respawn ended early");
+        }
         ended => ended?,
     }
     Ok(reply::json(

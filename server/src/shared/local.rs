@@ -121,17 +121,22 @@ impl LocalState {
         let note = move |file: &Connection| {
             let most = i64::try_from(NAMES_MAX).unwrap_or(i64::MAX);
             let kind = Table::Queues.name();
+            let mut known = file.prepare_cached(KNOWN).map_err(failed)?;
+            if known.exists(params![kind, key]).map_err(failed)? {
+                return Ok(());
+            }
             let mut count = file.prepare_cached(COUNT).map_err(failed)?;
             let count: i64 = count
                 .query_row(params![kind, first, behind, most], |row| row.get(0))
                 .map_err(failed)?;
-            let statement = if count < most { INSERT } else { TOUCH };
-            let mut note = file.prepare_cached(statement).map_err(failed)?;
-            let rows = note.execute(params![kind, key, ""]).map_err(failed)?;
-            if rows == 0 && count >= most {
+            if count >= most {
                 is_full();
+                return Ok(());
             }
-            Ok(())
+            let mut note = file.prepare_cached(INSERT).map_err(failed)?;
+            note.execute(params![kind, key, ""])
+                .map(drop)
+                .map_err(failed)
         };
         self.file.run_later(Table::Queues.name(), note).is_ok()
     }
@@ -298,8 +303,7 @@ impl LocalState {
 const REPLACE: &str = "INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3)";
 const INSERT: &str = "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3)";
 
-/// Changes a row that is there, and nothing of it.
-const TOUCH: &str = "UPDATE entries SET value = ?3 WHERE kind = ?1 AND key = ?2";
+const KNOWN: &str = "SELECT 1 FROM entries WHERE kind = ?1 AND key = ?2";
 /// Counts the rows from a key on to behind another, up to so many.
 const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM entries
      WHERE kind = ?1 AND key >= ?2 AND key < ?3 LIMIT ?4)";

@@ -14,6 +14,9 @@ use super::{
 };
 use crate::clock;
 
+/// The key of the names of queues: an ordered set, where those of tables are hashes.
+const QUEUE_NAMES: &str = "queue-names";
+
 const OPTIONS: ClientOptions = ClientOptions {
     name: "duly-state",
     tag: "{duly-server}",
@@ -135,7 +138,7 @@ impl RemoteState {
         let (name, most) = (format!("{namespace}{queue}"), NAMES_MAX.to_string());
         let (first, behind) = span(namespace);
         let arguments = [&name, &first, &behind, &most].map(|it| it.as_bytes());
-        let keys = [self.key(Table::Queues.name())];
+        let keys = [self.key(QUEUE_NAMES)];
         let noted: Result<u64> = self
             .client
             .run(&NOTE, &keys, &arguments)
@@ -148,13 +151,16 @@ impl RemoteState {
     pub(super) async fn queues(&self, prefix: &str) -> Result<Vec<String>> {
         let (first, behind) = span(prefix);
         let mut command = cmd("ZRANGEBYLEX");
-        command.arg(self.key(Table::Queues.name()));
+        command.arg(self.key(QUEUE_NAMES));
         self.read(command.arg(first).arg(behind)).await
     }
 
     pub(super) async fn forget_queue(&self, name: &str) -> Result<()> {
-        let changed = self.change(Table::Queues, "ZREM", &[[name]]).await;
-        changed.map(drop)
+        let mut command = cmd("ZREM");
+        let removed: Result<u64> = self
+            .read(command.arg(self.key(QUEUE_NAMES)).arg(name))
+            .await;
+        removed.map(drop)
     }
 
     pub(super) async fn put_new(&self, table: Table, key: &str, value: &str) -> Result<bool> {

@@ -102,6 +102,11 @@ pub(super) async fn granted_namespace_json<'a, T: DeserializeOwned>(
     Ok((pool, (lasting, grant), body))
 }
 
+/// Returns what kind of work a request is that may only try what it would do.
+pub(super) fn work_of(dry_run: bool) -> Work {
+    if dry_run { Work::Read } else { Work::Change }
+}
+
 /// Does what a request reads or changes, in one step.
 pub(super) async fn step<T>(
     app: &App,

@@ -20,7 +20,6 @@ use super::input::{self, InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
 use super::queue_list::check_name;
 use super::records::check_time;
-use crate::admission::Work;
 use crate::api::{ChangedEvents, ErasedEvents};
 use crate::auth::{Grant, Scope};
 use crate::bus::Pool;
@@ -254,10 +253,7 @@ pub(super) async fn change(
         ..EventQuery::default()
     };
     let mut events = events(pool, query)?.limit(limit).pushed_until(pushed_until);
-    let work = match action {
-        Some(_) => Work::Change,
-        None => Work::Read,
-    };
+    let work = access::work_of(action.is_none());
     let change = async {
         let allowed = grant.check(&app.tokens).await?;
         let queues = queues(pool, &allowed, &namespace, wanted.as_deref()).await?;
@@ -360,7 +356,8 @@ pub(super) async fn erase(
         has_begun = true;
         Ok(erasure.step(after).await?)
     };
-    let step = access::step(&app, Work::Change, &lasting, erase).await;
+    let work = access::work_of(request.dry_run);
+    let step = access::step(&app, work, &lasting, erase).await;
     // One whose token has ended meanwhile has a line as well.
     let is_done = step.is_ok() || step.as_ref().is_err_and(Problem::is_refusal);
     if !request.dry_run && has_begun && is_done {

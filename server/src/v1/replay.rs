@@ -16,7 +16,6 @@ use super::event::text;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use super::records::{self, LIMIT_MAX, RecordFilter, check_time};
-use crate::admission::Work;
 use crate::api::ReplayedRecords;
 use crate::auth::Scope;
 use crate::state::App;
@@ -154,7 +153,8 @@ pub(super) async fn replay(
         }
         Ok((replay.push(&page.items).await?, page.next))
     };
-    let ((report, next), _) = access::step(&app, Work::Change, &grant, push).await?;
+    let ((report, next), _) =
+        access::step(&app, access::work_of(request.dry_run), &grant, push).await?;
     let next = next.map(|next| next.to_string());
     Ok(Json(ReplayedRecords::new(report, until_ms, next)).into_response())
 }

@@ -63,7 +63,7 @@ pub(super) async fn perform(
                 None => None,
             };
             let set = bus.set_rate(&queue, rate).await;
-            set.map_err(|error| PageError::from(error).of("rate"))?;
+            set.map_err(|error| PageError::of_field(error, "rate"))?;
             match rate {
                 Some(rate) => format!("The rate of {queue} is {rate} in a second."),
                 None => format!("{queue} has no rate any more."),

@@ -136,7 +136,7 @@ pub(super) async fn sweep(app: &App, visit: &Visit, fields: &Fields) -> Result<(
     }
     // A name that is too long is told now, and not by the sweep.
     let named = replay.push(&[]).await;
-    named.map_err(|error| PageError::from(error).of("name"))?;
+    named.map_err(|error| PageError::of_field(error, "name"))?;
     let words = words(fields);
     let name = shown(name, 128);
     let target = format!("{queue}{words}, replay {name}");
