@@ -91,3 +91,20 @@ pub(super) const ACTS: [Act; 26] = [
     Act::Extend,
     Act::Heartbeat,
 ];
+
+/// More writes than any script has.
+pub(super) const WRITES_MAX: usize = 1_000;
+/// From this one on, only each of so many is a case, unless all are asked for.
+const FEW: usize = 24;
+const EACH: usize = 41;
+
+/// Whether each write of each shape is a case.
+pub(super) fn all() -> bool {
+    std::env::var("DULY_REDIS_ABORTS").is_ok_and(|cases| cases == "all")
+}
+
+/// The numbers of writes after which a script fails, until one has fewer.
+pub(super) fn cases() -> impl Iterator<Item = usize> {
+    let all = all();
+    (0..WRITES_MAX).filter(move |writes| all || *writes < FEW || writes.is_multiple_of(EACH))
+}

@@ -24,17 +24,12 @@ use duly::store::{CheckTask, Store};
 use duly::time::When;
 use duly_conformance::store_contract::shapes::{Dues, Own, Shape};
 
-use crate::redis_store::aborted::acts::{ACTS, Act};
+use crate::redis_store::aborted::acts::{ACTS, Act, WRITES_MAX, all, cases};
 use crate::redis_store::aborted::covered::OF_BUCKETS;
 use crate::redis_store::faulty::{aborted, fail_after, has_failed, load};
 use crate::redis_store::kit::{Bare, NODE, fresh, until};
 use crate::servers::Redis;
 
-/// More writes than any script has.
-const WRITES_MAX: usize = 1_000;
-/// From this one on, only each of so many is a case, unless all are asked for.
-const FEW: usize = 24;
-const EACH: usize = 41;
 /// So many events are pushed for each case: more than one page.
 const COUNT: u64 = 70;
 
@@ -302,15 +297,8 @@ impl Case {
     }
 }
 
-/// Whether each write of each shape is a case.
-fn all() -> bool {
-    std::env::var("DULY_REDIS_ABORTS").is_ok_and(|cases| cases == "all")
-}
-
 async fn is_right_after_each_write(server: &Redis, shape: Shape, act: Act) -> usize {
-    let all = all();
-    let is_case = |writes: &usize| all || *writes < FEW || writes.is_multiple_of(EACH);
-    for writes in (0..WRITES_MAX).filter(is_case) {
+    for writes in cases() {
         let (case, op) = Case::prepared(&fresh(&server.url()).0, shape, act).await;
         let what = format!("{act:?} of {shape:?}, after {writes} writes");
         fail_after(server, writes);

@@ -5,7 +5,7 @@ use duly::store::{CheckTask, Outbox, Store};
 use duly::time::When;
 use duly_conformance::store_contract::shapes::{Dues, Own};
 
-use super::acts::Act;
+use super::acts::{Act, cases};
 use super::{Case, load, shape};
 use crate::redis_store::faulty::{aborted, fail_after, has_failed};
 use crate::redis_store::kit::{Bare, fresh};
@@ -60,7 +60,7 @@ async fn a_repair_that_fails_after_any_of_its_writes_is_repeated() {
     let shapes = [(Own::Nothing, Dues::Now), (Own::Mixed, Dues::Shared)];
     let mut failures = 0;
     for (own, dues) in shapes {
-        for writes in 0.. {
+        for writes in cases() {
             let shape = shape(own, dues);
             let (url, prefix) = fresh(&server.url());
             let (case, _) = Case::prepared(&url, shape, Act::Cancel).await;
