@@ -185,6 +185,7 @@ macro_rules! store_contract_tests {
                 however_many_leases_are_over_none_of_them_counts
                 however_many_leases_are_over_every_dead_letter_is_found
                 however_many_leases_are_over_what_has_expired_does_not_count
+                however_many_leases_are_over_what_is_to_come_is_forecast
                 a_watcher_is_told_of_leases_that_are_over
                 a_reap_tells_of_each_lease_that_was_over_before
             }

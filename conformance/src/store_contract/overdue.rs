@@ -236,6 +236,28 @@ pub async fn however_many_leases_are_over_what_has_expired_does_not_count(
     }
 }
 
+/// What was leased ahead of its time waits for that again.
+pub async fn however_many_leases_are_over_what_is_to_come_is_forecast(harness: &dyn StoreHarness) {
+    const MANY: usize = 1_200;
+    let world = World::new(harness).await;
+    let drafts: Vec<_> = (0..MANY).map(|_| world.event().when(secs(60))).collect();
+    for drafts in drafts.chunks(BATCH_MAX) {
+        world.push_all(drafts).await;
+    }
+    while world.stats().await.leased < MANY {
+        let ahead = Fetch {
+            hold: Some(secs(5)),
+            ahead: secs(100),
+            ahead_limit: BATCH_MAX,
+            ..world.fetching(A, BATCH_MAX)
+        };
+        assert!(!world.fetch_by(&ahead).await.is_empty());
+    }
+    world.advance(secs(6));
+    assert_eq!(world.stats().await.scheduled, MANY);
+    assert_eq!(world.forecast(&[secs(10), secs(120)]).await, [0, MANY]);
+}
+
 /// A puller looks for what is there by a move of nothing, and others have to know what it has found.
 pub async fn a_watcher_is_told_of_leases_that_are_over(harness: &dyn StoreHarness) {
     for way in 0..3 {
