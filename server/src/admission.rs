@@ -14,8 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::auth::{Grant, LastingGrant, Refusal};
-use crate::state::App;
+use crate::auth::{Grant, LastingGrant, Refusal, Tokens};
 
 /// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,14 +74,14 @@ impl Work {
 
 /// Whose requests are too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Crowd {
+enum Waiters {
     Owner,
     Namespace,
 }
 
 /// Why work is not admitted: too much of it waits for its turn already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Crowded(Work, Crowd);
+pub(crate) struct Crowded(Work, Waiters);
 
 impl Crowded {
     /// How long who is one of too many may wait before it comes again.
@@ -93,8 +92,8 @@ impl fmt::Display for Crowded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(work, crowd) = self;
         let whose = match crowd {
-            Crowd::Owner => "token",
-            Crowd::Namespace => "namespace",
+            Waiters::Owner => "token",
+            Waiters::Namespace => "namespace",
         };
         let what = work.name();
         write!(
@@ -151,8 +150,8 @@ impl Admission {
                 .then(|| Arc::clone(line))
                 .ok_or(Crowded(work, crowd))
         };
-        let own = enter(Some(owner), half(turns), half(places), Crowd::Owner)?;
-        let all = enter(None, turns, places, Crowd::Namespace)?;
+        let own = enter(Some(owner), half(turns), half(places), Waiters::Owner)?;
+        let all = enter(None, turns, places, Waiters::Namespace)?;
         let lines = [own, all];
         Ok(Place { work, lines })
     }
@@ -189,17 +188,22 @@ impl Turn {
 /// A request of one step or of many, which has its place until all of them are done.
 #[derive(Debug)]
 pub(crate) struct Admitted<'a> {
-    app: &'a App,
+    tokens: &'a Tokens,
     grant: LastingGrant,
     place: Place,
 }
 
-impl App {
+impl Admission {
     /// Admits a request that reads or changes much in its namespace.
-    pub(crate) fn admit(&self, work: Work, grant: &LastingGrant) -> Result<Admitted<'_>, Crowded> {
-        let place = self.admission.place(work, &grant.place(), grant.owner())?;
+    pub(crate) fn admit<'a>(
+        &self,
+        work: Work,
+        grant: &LastingGrant,
+        tokens: &'a Tokens,
+    ) -> Result<Admitted<'a>, Crowded> {
+        let place = self.place(work, &grant.place(), grant.owner())?;
         Ok(Admitted {
-            app: self,
+            tokens,
             grant: grant.clone(),
             place,
         })
@@ -213,7 +217,7 @@ impl Admitted<'_> {
         &self,
         step: impl Future<Output = T>,
     ) -> Result<(T, Arc<Grant>), Refusal> {
-        let (grant, tokens) = (&self.grant, &self.app.tokens);
+        let (grant, tokens) = (&self.grant, self.tokens);
         let in_turn = async {
             let turn = self.place.turn().await;
             grant.check(tokens).await?;
@@ -254,12 +258,12 @@ mod tests {
             fill(&mut places, "first");
             assert_eq!(places.len(), most / 2, "{work:?}");
             let refused = take(&admission, work, "worst", "first").unwrap_err();
-            assert_eq!(refused, Crowded(work, Crowd::Owner));
+            assert_eq!(refused, Crowded(work, Waiters::Owner));
             // What is refused has no place.
             fill(&mut places, "second");
             assert_eq!(places.len(), most, "{work:?}");
             let refused = take(&admission, work, "worst", "third").unwrap_err();
-            assert_eq!(refused, Crowded(work, Crowd::Namespace));
+            assert_eq!(refused, Crowded(work, Waiters::Namespace));
             // Another name, and another kind of work, have places and turns of their own.
             let other = take(&admission, work, "other", "first").unwrap();
             let _turns = (places[0].turn().await, other.turn().await);

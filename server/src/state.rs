@@ -11,7 +11,7 @@ use duly_dashboard::LoginThrottle;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Admitted, Crowded, Work};
 use crate::audited_bulks::AuditedBulks;
 use crate::auth::{Grant, LastingGrant, Refusal, Tokens};
 use crate::http::body::{Bodies, BodyError};
@@ -141,6 +141,15 @@ impl App {
         let (bytes, room) = read.await.map_err(ReadError::Body)?;
         let checked = grant.check(&self.tokens).await;
         Ok((bytes, room, checked.map_err(ReadError::Refused)?))
+    }
+
+    /// Admits a request that reads or changes much in its namespace.
+    pub(crate) fn admit(
+        &self,
+        work: Work,
+        grant: &LastingGrant,
+    ) -> std::result::Result<Admitted<'_>, Crowded> {
+        self.admission.admit(work, grant, &self.tokens)
     }
 
     fn known(&self) -> parking_lot::MutexGuard<'_, KnownQueues> {

@@ -155,9 +155,11 @@ fn log_lines_of_stores_are_contained() {
         "src/sqlite",
         "src/store",
     ])));
-    let text = "fn f() {\n    tracing::warn!(\"so\");\n}\n";
-    let made_up = File::new("src/store/x.rs", text);
-    assert_eq!(manners::uncontained_lines(&[made_up]).len(), 1);
+    let file = File::new(
+        "src/store/x.rs",
+        "fn f() {\n    tracing::warn!(\"so\");\n}\n",
+    );
+    assert_eq!(manners::uncontained_lines(&[file]).len(), 1);
 }
 
 #[test]

@@ -42,6 +42,7 @@ const LINK_NAMES: &[&str] = &[
     "duration",
     "error",
     "outage",
+    "panics",
     "store::RedisStore", // in documentation
     "store::redis::link",
     "ErrorKind",

@@ -262,19 +262,19 @@ pub async fn however_many_leases_are_over_what_is_to_come_is_forecast(harness: &
 pub async fn a_watcher_is_told_of_leases_that_are_over(harness: &dyn StoreHarness) {
     for way in 0..3 {
         let world = World::new(harness).await;
-        let told = Arc::new(Earlier::default());
-        let watcher: Arc<dyn Watcher> = Arc::clone(&told) as _;
+        let earlier = Arc::new(Earlier::default());
+        let watcher: Arc<dyn Watcher> = Arc::clone(&earlier) as _;
         let watched = world.store().watch(Arc::downgrade(&watcher));
         watched.expect("there is room");
         world.overdue(world.event()).await;
-        told.0.store(0, Ordering::SeqCst);
+        earlier.0.store(0, Ordering::SeqCst);
         let ready = match way {
             0 => world.op(StoreOp::move_due(0, false)).await.ready,
             1 => world.stats().await.ready,
             _ => world.reap(Vec::new(), 100).await.ready,
         };
         assert_eq!(
-            (ready, told.0.load(Ordering::SeqCst) > 0),
+            (ready, earlier.0.load(Ordering::SeqCst) > 0),
             (1, true),
             "{way}"
         );

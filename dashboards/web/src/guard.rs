@@ -17,6 +17,7 @@ use subtle::ConstantTimeEq;
 
 use crate::access::{Role, User};
 use crate::app::App;
+use crate::cookies::cookie;
 use crate::error::{self, PageError};
 use crate::grant::{Extent, Grant, Identity};
 use crate::sessions::random_id;
@@ -162,16 +163,6 @@ fn set_cookie(app: &App, browser: &Browser, name: &str, value: &str) -> HeaderVa
     );
     // Values are base 64, and a path with other characters could not be routed.
     HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
-}
-
-pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let lines = headers.get_all(header::COOKIE).into_iter();
-    let pairs = lines
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(';'));
-    pairs
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find_map(|(key, value)| (key == name).then_some(value))
 }
 
 /// Whether a browser says that a page of ours sends the request. A client that is no browser says

@@ -25,6 +25,7 @@ mod action;
 mod app;
 mod assets;
 mod chart;
+mod cookies;
 mod error;
 mod event_rows;
 mod frame;

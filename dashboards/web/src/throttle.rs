@@ -19,7 +19,7 @@ use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
 use crate::access::User;
-use crate::guard;
+use crate::cookies::cookie;
 
 /// The cookie of a browser that a user has logged in with.
 pub(crate) const DEVICE: &str = "duly_device";
@@ -106,7 +106,7 @@ impl LoginThrottle {
         headers: &HeaderMap,
         name: &str,
     ) -> Result<LoginAttempt, Duration> {
-        let device = guard::cookie(headers, DEVICE).and_then(|text| self.0.devices.user(text));
+        let device = cookie(headers, DEVICE).and_then(|text| self.0.devices.user(text));
         // One with too many wrong logins is as any other of its address.
         let of_device = device.map(|user| self.attempt_of(Client::Device(user), name));
         match of_device {

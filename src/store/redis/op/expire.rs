@@ -75,15 +75,16 @@ impl Shared {
     /// ended: it ends them, and calls again. Also returns whether it may have been executed more than once.
     ///
     /// Where what is stored cannot be ended, the call goes on beside it: one broken key fails no more
-    /// than what needs it.
-    pub(super) async fn call_unexpired(
-        &self,
-        bucket: &BucketKey,
+    /// than what needs it. `terms` are then those of the call that was executed: what its reply says of
+    /// the time is compared with them.
+    pub(super) async fn call_unexpired<'a>(
+        &'a self,
+        terms: &mut CallContext<'a>,
         link: &ManagedConnection,
         made: impl Fn(&CallContext<'_>) -> Result<Call>,
     ) -> Result<(ReplyReader, bool)> {
-        let mut terms = self.terms(bucket);
-        let mut call = made(&terms)?;
+        let bucket = terms.bucket;
+        let mut call = made(terms)?;
         for _ in 1..TRIES {
             let reply = self.run_script(link, &call).await;
             let refused = |by: &str| reply.as_ref().is_err_and(|error| is_refused(error, by));
@@ -100,8 +101,8 @@ impl Shared {
                 return read(&call, reply);
             };
             if !is_ended {
-                terms = self.terms(bucket);
-                call = made(&terms)?;
+                *terms = self.terms(bucket);
+                call = made(terms)?;
             }
         }
         let reply = self.run_script(link, &call).await;

@@ -32,7 +32,8 @@ pub(super) async fn look(
 ) -> Result<(u64, ReplyReader)> {
     let call = |terms: &CallContext<'_>| Ok(call_of(terms, ids));
     let link = shared.links.for_pushes(bucket);
-    let (mut parts, _) = shared.call_unexpired(bucket, link, call).await?;
+    let mut terms = shared.terms(bucket);
+    let (mut parts, _) = shared.call_unexpired(&mut terms, link, call).await?;
     Ok((LookReply::read(&mut parts)?.now, parts))
 }
 

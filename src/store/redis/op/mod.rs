@@ -187,12 +187,12 @@ pub(in crate::store::redis) async fn operate(
     bucket: &BucketKey,
     op: &StoreOp,
 ) -> Result<Response> {
-    let terms = shared.terms(bucket);
+    let mut terms = shared.terms(bucket);
     if matches!(op, StoreOp::Fetch(_) | StoreOp::MoveDue { .. }) {
         shared.listen(bucket);
     }
     let link = link_of(shared, bucket, op);
-    let calling = shared.call_unexpired(bucket, link, |terms| call(terms, op));
+    let calling = shared.call_unexpired(&mut terms, link, |terms| call(terms, op));
     let (parts, is_repeat) = calling.await?;
     let read = read(&bucket.queue, op, parts)?;
     if let Reply::Rescheduled(change) = &read.response.reply {

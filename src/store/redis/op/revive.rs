@@ -66,7 +66,7 @@ pub(in crate::store::redis) async fn revive_or_drop(
     check_by(by)?;
     let (mut rest, mut count, mut now_us): (&[EventId], _, _) = (ids, 0, 0);
     loop {
-        let terms = shared.terms(bucket);
+        let mut terms = shared.terms(bucket);
         let call = |terms: &CallContext<'_>| {
             let (origin, by) = (terms.origin, Text(by));
             Ok(if revives {
@@ -79,7 +79,7 @@ pub(in crate::store::redis) async fn revive_or_drop(
             })
         };
         let link = shared.links.for_pushes(bucket);
-        let calling = shared.call_unexpired(bucket, link, call);
+        let calling = shared.call_unexpired(&mut terms, link, call);
         let (parts, is_repeat) = part(calling, rest.len() < ids.len()).await?;
         let counted = read_counted(parts, rest.len(), revives)?;
         let (now, is_earlier, done, looked) = counted;

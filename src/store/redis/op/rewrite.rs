@@ -96,7 +96,8 @@ async fn rewrite_some(
         });
         Ok(terms.call(RewriteArguments {}).with_rows(rows))
     };
-    let (mut parts, _) = shared.call_unexpired(bucket, link, call).await?;
+    let mut terms = shared.terms(bucket);
+    let (mut parts, _) = shared.call_unexpired(&mut terms, link, call).await?;
     let RewriteReply {
         now: now_us,
         changed: count,

@@ -180,7 +180,7 @@ pub(in crate::store::redis) async fn edit_and_revive(
     envelope.payload = edit.payload.clone();
     let head = &read[..read.len().min(body::HEAD_LEN)];
     let new = body::encode(&envelope);
-    let terms = shared.terms(bucket);
+    let mut terms = shared.terms(bucket);
     let call = |terms: &CallContext<'_>| {
         let arguments = EditAndReviveArguments {
             read: head,
@@ -192,7 +192,7 @@ pub(in crate::store::redis) async fn edit_and_revive(
         Ok(terms.call(arguments).with_rows([Edited { id }]))
     };
     let link = shared.links.for_pushes(bucket);
-    let (mut parts, is_repeat) = shared.call_unexpired(bucket, link, call).await?;
+    let (mut parts, is_repeat) = shared.call_unexpired(&mut terms, link, call).await?;
     let reply = EditAndReviveReply::read(&mut parts)?;
     // It changed since it was read: it is dead, and not as it was.
     let change = changed(&reply.change, reply.due)?.unwrap_or(ChangeOutcome::TooLate(State::Dead));
