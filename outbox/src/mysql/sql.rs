@@ -1,6 +1,6 @@
 //! Pieces of statements.
 
-use crate::session::hex;
+use crate::session::{TextRow, hex};
 
 /// The time of the database, in milliseconds since 1970.
 pub(super) const NOW: &str =
@@ -15,6 +15,14 @@ pub(super) fn is_free(of: &str, own: &str) -> String {
     format!(
         "({of}holder in ('', '{own}') or {of}held_until <= {NOW} or {of}held_until > {NOW} + 60000)"
     )
+}
+
+/// Returns listed rows up to the first that another relay has, as their third column says.
+pub(super) fn free(mut found: Vec<TextRow>) -> Vec<TextRow> {
+    let is_held = |row: &TextRow| row.get(2).is_none_or(|free| free.as_deref() != Some("1"));
+    let free = found.iter().position(is_held).unwrap_or(found.len());
+    found.truncate(free);
+    found
 }
 
 /// Bytes that a statement has in it as digits; of more it has a value, since digits are twice as many.
