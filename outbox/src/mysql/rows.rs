@@ -14,7 +14,8 @@ use crate::session::{TextRow, unhex, unreadable};
 /// The columns of a row that was written by plain SQL, and those of both kinds.
 const PLAIN: &str = "queue, payload, due, id, options";
 
-/// Returns the statement that lists rows behind a number, with their sizes and whether they may be claimed.
+/// Returns the statement that lists rows behind a number, with their sizes and whether they may be
+/// claimed.
 pub(super) fn find(own: &str, behind: i64, limit: usize) -> String {
     format!(
         "select n, coalesce(length(event), length(payload)), {} \

@@ -9,8 +9,8 @@ pub(super) const NOW: &str =
 /// A row is counted as pushed so often at most.
 const REPEATED_MAX: u32 = 100;
 
-/// Returns the condition that the relay `own` may claim a row of the table `of.`. One that is held for longer than a
-/// claim lasts was so by a clock that was wrong.
+/// Returns the condition that the relay `own` may claim a row of the table `of.`. One that is held for
+/// longer than a claim lasts was so by a clock that was wrong.
 pub(super) fn is_free(of: &str, own: &str) -> String {
     format!(
         "({of}holder in ('', '{own}') or {of}held_until <= {NOW} or {of}held_until > {NOW} + 60000)"
