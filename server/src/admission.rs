@@ -188,7 +188,7 @@ impl Turn {
 /// A request of one step or of many, which has its place until all of them are done.
 #[derive(Debug)]
 pub(crate) struct Admitted<'a> {
-    tokens: &'a Tokens,
+    tokens: &'a Arc<Tokens>,
     grant: LastingGrant,
     place: Place,
 }
@@ -199,7 +199,7 @@ impl Admission {
         &self,
         work: Work,
         grant: &LastingGrant,
-        tokens: &'a Tokens,
+        tokens: &'a Arc<Tokens>,
     ) -> Result<Admitted<'a>, Crowded> {
         let place = self.place(work, &grant.place(), grant.owner())?;
         Ok(Admitted {
