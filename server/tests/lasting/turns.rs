@@ -98,7 +98,7 @@ pub(super) async fn what_waits_for_its_turn_ends_with_its_token_everywhere(
         let kinds = [
             (Kind::Settings, 300),
             (Kind::Webhooks, 100),
-            (Kind::Events, 60),
+            (Kind::Events, 40),
         ];
         for (kind, many) in kinds {
             let case = format!("{end:?}-{kind:?}-");
