@@ -121,22 +121,17 @@ impl LocalState {
         let note = move |file: &Connection| {
             let most = i64::try_from(NAMES_MAX).unwrap_or(i64::MAX);
             let kind = Table::Queues.name();
+            // First the one that writes: SQLite waits for another writer only where nothing is read.
+            let mut note = file.prepare_cached(NOTE).map_err(failed)?;
+            let noted = note.execute(params![kind, key, first, behind, most]);
+            if noted.map_err(failed)? > 0 {
+                return Ok(());
+            }
             let mut known = file.prepare_cached(KNOWN).map_err(failed)?;
-            if known.exists(params![kind, key]).map_err(failed)? {
-                return Ok(());
-            }
-            let mut count = file.prepare_cached(COUNT).map_err(failed)?;
-            let count: i64 = count
-                .query_row(params![kind, first, behind, most], |row| row.get(0))
-                .map_err(failed)?;
-            if count >= most {
+            if !known.exists(params![kind, key]).map_err(failed)? {
                 is_full();
-                return Ok(());
             }
-            let mut note = file.prepare_cached(INSERT).map_err(failed)?;
-            note.execute(params![kind, key, ""])
-                .map(drop)
-                .map_err(failed)
+            Ok(())
         };
         self.file.run_later(Table::Queues.name(), note).is_ok()
     }
@@ -304,9 +299,11 @@ const REPLACE: &str = "INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3)";
 const INSERT: &str = "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3)";
 
 const KNOWN: &str = "SELECT 1 FROM entries WHERE kind = ?1 AND key = ?2";
-/// Counts the rows from a key on to behind another, up to so many.
-const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM entries
-     WHERE kind = ?1 AND key >= ?2 AND key < ?3 LIMIT ?4)";
+/// Inserts a key that is not there, if there are fewer than so many from a key on to behind another.
+const NOTE: &str = "INSERT INTO entries SELECT ?1, ?2, ''
+     WHERE NOT EXISTS (SELECT 1 FROM entries WHERE kind = ?1 AND key = ?2)
+     AND ?5 > (SELECT count(*) FROM (SELECT 1 FROM entries
+         WHERE kind = ?1 AND key >= ?3 AND key < ?4 LIMIT ?5))";
 
 const fn audit_table(trail: Trail) -> &'static str {
     match trail {
