@@ -151,14 +151,10 @@ fn fields_and_locals_are_named_by_what_they_are() {
 
 #[test]
 fn log_lines_of_stores_are_contained() {
-    expect_none(&manners::uncontained_lines(&project(&[
-        "src/sqlite",
-        "src/store",
-    ])));
-    let file = File::new(
-        "src/store/x.rs",
-        "fn f() {\n    tracing::warn!(\"so\");\n}\n",
-    );
+    let stores = project(&["src/sqlite", "src/store"]);
+    expect_none(&manners::uncontained_lines(&stores));
+    let text = "fn f() {\n    tracing::warn!(\"so\");\n}\n";
+    let file = File::new("src/store/x.rs", text);
     assert_eq!(manners::uncontained_lines(&[file]).len(), 1);
 }
 
