@@ -216,7 +216,7 @@ async fn names_of_queues_have_a_bound_in_each_namespace() {
     let world = World::start_beside(&redis.url()).await;
     let other = tenant(&world, "other", "").await;
     world.publish("/api/ns/q0", "x").await;
-    let key = redis.cli(&["KEYS", "*queues"]);
+    let key = redis.cli(&["KEYS", "*queue-names"]);
     let fill = "for it = 1, ARGV[1] do redis.call('ZADD', KEYS[1], 0, 'default/ns/q' .. it) end";
     redis.cli(&["EVAL", fill, "1", key.trim(), "9999"]);
     let info = async || {
