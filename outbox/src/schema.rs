@@ -189,11 +189,6 @@ pub(crate) fn check_version(database: Database, version: u32) -> Result<()> {
     Err(outdated(database, &wrong))
 }
 
-/// The error of tables that lack a row which their SQL inserts.
-pub(crate) fn without_row(database: Database, table: &str) -> Error {
-    outdated(database, &format!("the database has no row of {table}"))
-}
-
 fn outdated(database: Database, wrong: &str) -> Error {
     let wrong = format!("{wrong}; run the SQL of `duly outbox schema --database {database}`");
     Error::new(ErrorKind::Invalid, wrong)
@@ -211,7 +206,7 @@ mod tests {
             "primary key of duly_outbox_version, primary key of duly_outbox, \
              primary key of duly_outbox_step, primary key of duly_outbox_salt, \
              primary key of duly_outbox_deferred, index duly_outbox_deferred_by_place, \
-             primary key of duly_done, index duly_done_by_at, primary key of duly_done_limit, \
+             index duly_outbox_deferred_by_order, primary key of duly_done, index duly_done_by_at, primary key of duly_done_limit, \
              row of duly_outbox_step, row of duly_outbox_salt"
         );
         assert_eq!(

@@ -117,13 +117,6 @@ pub(crate) fn read_names(texts: Vec<TextRow>) -> Result<Vec<String>> {
     names.ok_or_else(|| unreadable("list of names"))
 }
 
-/// Reads a number, if there is a row with it.
-pub(crate) fn read_number(texts: &[TextRow]) -> Result<Option<i64>> {
-    let number = |row: &TextRow| row.first()?.as_deref()?.parse().ok();
-    let read = |row| number(row).ok_or_else(|| unreadable("number"));
-    texts.first().map(read).transpose()
-}
-
 /// Returns bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

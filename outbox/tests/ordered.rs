@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use duly::EventBuilder;
 use duly::prelude::*;
-use duly::store::{Durability, MemoryStore, Store, operation::StoreOp};
+use duly::store::{MemoryStore, Store, operation::StoreOp};
 use futures_util::future::join_all;
 
 use crate::at_rest::before;
@@ -286,109 +286,4 @@ async fn a_relay_takes_no_row_behind_one_that_another_has_locked() {
     bus.resume("orders").await.unwrap();
     seen.reach(5).await;
     assert_eq!(seen.numbers(), [0, 2, 3, 4, 5]);
-}
-
-/// Such events go to the store by calls of their own.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_of_another_durability_overtakes_none_of_its_key() {
-    for outbox in Outbox::all().await {
-        let seen = Seen::default();
-        let (store, bus) = faulty(&seen, MemoryStore::new()).await;
-        bus.set_buckets("orders", Some(1)).await.unwrap();
-        bus.pause("orders").await.unwrap();
-        let queue = orders(&bus);
-        let is_refused = |event: &duly::store::operation::NewEvent| event.envelope.attempts == 7;
-        let mut refusals = 0;
-        store.meets(move |_, op| match op {
-            StoreOp::Push(events) if refusals < 2 && events.iter().any(is_refused) => {
-                refusals += 1;
-                Fault::Refused(ErrorKind::Unavailable)
-            }
-            _ => Fault::None,
-        });
-        let first = unique(&queue, 1, "job", Unique::Replace).attempts(7);
-        let second = unique(&queue, 2, "job", Unique::Replace);
-        let events = vec![first.durable(Durability::Memory), second];
-        outbox.push_events(events).await;
-        let relay = outbox.relay(&bus).await;
-        outbox.settled().await;
-        relay.stop().await;
-        bus.resume("orders").await.unwrap();
-        seen.reach(1).await;
-        assert_eq!(seen.numbers(), [2], "{}", outbox.name());
-    }
-}
-
-/// By the statistics of such a table any row has the key that is looked for.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_are_looked_for_in_the_index_among_many_rows_without_one() {
-    const ROWS: i64 = 20_000;
-    const KEYS: u64 = 300;
-    let (database, seen) = (TestDatabase::new().await, Seen::default());
-    let bus = bus("memory:", &seen).await;
-    // Another relay has them.
-    let deferred = format!(
-        "insert into duly_outbox_deferred (at, repeated, event, bucket, holder, until) \
-         select now(), false, '', 'mails/0', 'other', now() + interval '50 s' \
-         from generate_series(1, {ROWS})"
-    );
-    let client = database.client().await;
-    client.batch_execute(&deferred).await.unwrap();
-    let analyze = "analyze duly_outbox_deferred";
-    client.batch_execute(analyze).await.unwrap();
-    let outbox = Outbox::Postgres(database);
-    let event = |number: u64| unique(&orders(&bus), number, &number.to_string(), Unique::Keep);
-    outbox.push_events((0..KEYS).map(event).collect()).await;
-    let relay = outbox.relay(&bus).await;
-    seen.reach(usize::try_from(KEYS).unwrap()).await;
-    relay.stop().await; // its connection tells what it has read
-    let read = |what: &str| {
-        format!(
-            "select coalesce(sum({what}), 0)::bigint from pg_stat_user_tables \
-             where relname = 'duly_outbox_deferred'"
-        )
-    };
-    let of_keys = i64::try_from(KEYS).unwrap();
-    let is_told = async || {
-        let (by_index, by_scan) = (outbox.number(&read("idx_scan")).await, "seq_scan");
-        by_index + outbox.number(&read(by_scan)).await >= of_keys
-    };
-    eventually("the server tells what was read", is_told).await;
-    let scanned = outbox.number(&read("seq_tup_read")).await;
-    assert!(scanned < ROWS * of_keys / 4, "{scanned} rows were read");
-}
-
-/// None of those that wait behind it is looked at for long.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_events_of_a_key_that_the_store_does_not_take_keep_no_other_waiting() {
-    const MANY: i64 = 2_100;
-    for outbox in Outbox::all().await {
-        let seen = Seen::default();
-        let (store, bus) = faulty(&seen, MemoryStore::new()).await;
-        bus.set_buckets("orders", Some(1)).await.unwrap();
-        let queue = orders(&bus);
-        store.meets(away("orders", None, Fault::Refused(ErrorKind::Unavailable)));
-        let relay = outbox.relay(&bus).await;
-        let poison = |number| unique(&queue, number, "job", Unique::Keep);
-        outbox
-            .push_events((0..MANY.cast_unsigned()).map(poison).collect())
-            .await;
-        outbox.until(DEFERRED, MANY).await;
-        let other = unique(&queue, POISON, "other", Unique::Keep);
-        outbox.push_events(vec![other]).await;
-        outbox.until(DEFERRED, MANY + 1).await;
-        let is_poison = |event: &duly::store::operation::NewEvent| {
-            event.envelope.unique.as_deref() == Some("job")
-        };
-        store.meets(move |_, op| match op {
-            StoreOp::Push(events) if events.iter().any(is_poison) => {
-                Fault::Refused(ErrorKind::Unavailable)
-            }
-            _ => Fault::None,
-        });
-        seen.reach(1).await;
-        assert_eq!(seen.numbers(), [POISON], "{}", outbox.name());
-        outbox.until(DEFERRED, MANY).await;
-        relay.stop().await;
-    }
 }

@@ -3,14 +3,10 @@
 use duly::Result;
 
 use crate::mysql::sql::{NOW, Statement, by_keys, claim, is_free, text};
-use crate::relay::source::{self, CLAIM, DeferredRow, GROUPS_MAX, Settling, leads};
+use crate::relay::source::{CLAIM, DeferredRow, GROUPS_MAX, Settling, leads};
 use crate::session::{TextRow, unhex, unreadable};
 
 const TABLE: &str = "duly_outbox_deferred";
-
-/// The first row `e` of the order key of a row `d`, by one step through the index.
-const FIRST_OF_KEY: &str = "duly_outbox_deferred as e force index (duly_outbox_deferred_by_order) \
-                            where e.order_key = d.order_key order by e.n limit 1";
 
 /// Returns the statement that lists the groups behind a name: each is one step through the index.
 pub(super) fn groups(behind: &str) -> String {
@@ -26,8 +22,7 @@ pub(super) fn groups(behind: &str) -> String {
 pub(super) fn keys(keys: &[String]) -> String {
     format!(
         "select wanted.k from json_table('[\"{}\"]', '$[*]' columns (k varchar(32) path '$')) \
-         as wanted where (select 1 from duly_outbox_deferred as d \
-         force index (duly_outbox_deferred_by_order) where d.order_key = \
+         as wanted where (select 1 from duly_outbox_deferred as d where d.order_key = \
          convert(wanted.k using ascii) collate ascii_bin limit 1) is not null",
         keys.join("\",\"")
     )
@@ -40,13 +35,16 @@ pub(super) fn find(own: &str, group: &str, behind: i64, limit: usize) -> String 
         "select n, length(event), {} from duly_outbox_deferred as d where bucket = {group} \
          and n > {behind} and {} order by n limit {limit}",
         is_free("d.", own),
-        leads(FIRST_OF_KEY, &group, "n", behind)
+        leads(&group, "n", behind)
     )
 }
 
-/// Returns the statement that finds the last of the next rows of a group.
-pub(super) fn last_of_next(group: &str, behind: i64) -> String {
-    source::last_of_next(&text(group), "n", behind)
+/// Returns the rows of [`find`] up to the first that another relay has.
+pub(super) fn free(mut found: Vec<TextRow>) -> Vec<TextRow> {
+    let is_held = |row: &TextRow| row.get(2).is_none_or(|free| free.as_deref() != Some("1"));
+    let free = found.iter().position(is_held).unwrap_or(found.len());
+    found.truncate(free);
+    found
 }
 
 /// Returns the statements that claim rows for the relay `own`, and read those that it has then.

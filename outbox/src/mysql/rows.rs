@@ -8,18 +8,16 @@ use duly::{EventId, Result};
 
 use crate::mysql::sql::{NOW, Statement, by_keys, claim, is_free, text};
 use crate::relay::source::{Closing, PAGE_BYTES, Row, RowContent};
-use crate::schema::{self, Database};
 use crate::session::{TextRow, unhex, unreadable};
 
 /// The columns of a row that was written by plain SQL, and those of both kinds.
 const PLAIN: &str = "queue, payload, due, id, options";
 
-/// Returns the statement that lists rows behind a number, with their sizes and whether they may be
-/// claimed.
+/// Returns the statement that lists rows behind a number that may be claimed, with their sizes.
 pub(super) fn find(own: &str, behind: i64, limit: usize) -> String {
     format!(
-        "select n, coalesce(length(event), length(payload)), {} \
-         from duly_outbox force index (primary) where n > {behind} order by n limit {limit}",
+        "select n, coalesce(length(event), length(payload)) from duly_outbox force index (primary) \
+         where n > {behind} and {} order by n limit {limit}",
         is_free("", own)
     )
 }
@@ -32,17 +30,11 @@ fn turn(holds: &str, own: &str, hold: Duration) -> String {
     )
 }
 
-/// Returns the statements by which the relay `own` takes the turn, unless another one has it.
+/// Returns the statements by which the relay `own` takes the turn, unless another one has it; they
+/// return a row if it has it then.
 pub(super) fn take_turn(own: &str, hold: Duration) -> Vec<Statement> {
-    let has_turn = format!("select holder = '{own}' from duly_outbox_turn");
+    let has_turn = format!("select 1 from duly_outbox_turn where holder = '{own}'");
     vec![turn(&is_free("", own), own, hold).into(), has_turn.into()]
-}
-
-/// Reads the reply of [`take_turn`]: whether the relay has the turn then.
-pub(super) fn read_turn(texts: &[TextRow]) -> Result<bool> {
-    let has_turn = texts.first().and_then(|row| row.first()?.as_deref());
-    let lacks = || schema::without_row(Database::Mysql, "duly_outbox_turn");
-    Ok(has_turn.ok_or_else(lacks)? == "1")
 }
 
 /// Returns the statement by which the relay `own` gives the turn back.
@@ -76,7 +68,7 @@ pub(super) fn take(own: &str, keys: &[i64], hold: Duration) -> Vec<Statement> {
     let read = format!(
         "select o.n, o.repeated, o.event as bytes, {PLAIN}, o.at, o.anew, \
          (select salt from duly_outbox_salt), exists (select 1 from duly_outbox_deferred) from {} \
-         where o.holder = '{own}' and {has_turn} order by o.n",
+         where o.holder = '{own}' order by o.n",
         by_keys("duly_outbox", keys)
     );
     vec![

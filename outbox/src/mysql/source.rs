@@ -9,14 +9,14 @@ use sqlx::mysql::MySqlConnectOptions;
 use tokio::time::Instant;
 
 use crate::mysql::session::MysqlSession;
-use crate::mysql::sql::{NOW, Statement, done_by_events, free};
+use crate::mysql::sql::{NOW, Statement, done_by_events};
 use crate::mysql::{deferred, rows};
 use crate::relay::source::{
     Closing, DeferredRow, Ends, HOLD_MIN, LIMIT, Settling, Source, StoredLimit, TakeReply, Waiting,
     hold_after,
 };
 use crate::schema::{self, Database};
-use crate::session::{ListLimit, TextRow, read_ends, read_names, read_number, unreadable};
+use crate::session::{ListLimit, TextRow, read_ends, read_names, unreadable};
 
 /// As many rows are counted.
 const COUNTED_MAX: u32 = 100_000;
@@ -137,13 +137,11 @@ impl MysqlSource {
             let turn = self
                 .transaction(rows::take_turn(&self.own, self.hold))
                 .await?;
-            if !rows::read_turn(&turn)? {
+            if turn.is_empty() {
                 return Ok(TakeReply::Locked);
             }
             self.has_turn = true;
-            // What another relay has left, wherever this one has come to.
-            self.start = ReadStart::new(Instant::now());
-            keys = self.find().await?;
+            keys = self.find().await?; // what another relay has left
         }
         if keys.is_empty() {
             return Ok(TakeReply::Nothing);
@@ -169,7 +167,7 @@ impl MysqlSource {
         let behind = self.start.behind(began);
         let limit = self.list_limit.take();
         let find = rows::find(&self.own, behind, limit);
-        let found = free(self.session.run(find).await?);
+        let found = self.session.run(find).await?;
         if behind == 0 {
             self.start.whole(began, Instant::now());
         }
@@ -200,7 +198,7 @@ impl MysqlSource {
     ) -> Result<Vec<DeferredRow>> {
         let list_limit = self.deferred_limit.take();
         let find = deferred::find(&self.own, group, behind, limit.min(list_limit));
-        let found = free(self.run(find).await?);
+        let found = deferred::free(self.run(find).await?);
         let keys = rows::read_keys(&found)?;
         self.deferred_limit
             .listed(list_limit, found.len(), keys.len());
@@ -286,9 +284,6 @@ impl MysqlSource {
         let missing = schema::missing_parts(Database::Mysql, &found);
         schema::check_missing(Database::Mysql, &missing)?;
         self.session.run(schema::COUNTED.to_owned()).await?;
-        // So that a right which is missing is named here.
-        let sql = "update duly_outbox_turn set holder = '', held_until = 0 where false";
-        self.session.run(sql.to_owned()).await?;
         let sql = "select coalesce(max(version), 0) from duly_outbox_version";
         let version = self.session.run(sql.to_owned()).await?;
         let version = version.first().and_then(|row| row.first()?.as_deref());
@@ -335,11 +330,6 @@ impl Source for MysqlSource {
         rows: (i64, usize),
     ) -> BoxFuture<'_, Result<Vec<DeferredRow>>> {
         Box::pin(async move { self.take_deferred_rows(&group, rows).await })
-    }
-
-    fn last_of_next(&mut self, group: String, behind: i64) -> BoxFuture<'_, Result<Option<i64>>> {
-        let sql = deferred::last_of_next(&group, behind);
-        Box::pin(async move { read_number(&self.run(sql).await?) })
     }
 
     fn release_deferred(&mut self) -> BoxFuture<'_, Result<()>> {

@@ -1,6 +1,6 @@
 //! Pieces of statements.
 
-use crate::session::{TextRow, hex};
+use crate::session::hex;
 
 /// The time of the database, in milliseconds since 1970.
 pub(super) const NOW: &str =
@@ -9,20 +9,12 @@ pub(super) const NOW: &str =
 /// A row is counted as pushed so often at most.
 const REPEATED_MAX: u32 = 100;
 
-/// Returns the condition that the relay `own` may claim a row of the table `of.`. One that is held for
-/// longer than a claim lasts was so by a clock that was wrong.
+/// Returns the condition that the relay `own` may claim a row of the table `of.`. One that is held for longer than a
+/// claim lasts was so by a clock that was wrong.
 pub(super) fn is_free(of: &str, own: &str) -> String {
     format!(
         "({of}holder in ('', '{own}') or {of}held_until <= {NOW} or {of}held_until > {NOW} + 60000)"
     )
-}
-
-/// Returns listed rows up to the first that another relay has, as their third column says.
-pub(super) fn free(mut found: Vec<TextRow>) -> Vec<TextRow> {
-    let is_held = |row: &TextRow| row.get(2).is_none_or(|free| free.as_deref() != Some("1"));
-    let free = found.iter().position(is_held).unwrap_or(found.len());
-    found.truncate(free);
-    found
 }
 
 /// Bytes that a statement has in it as digits; of more it has a value, since digits are twice as many.

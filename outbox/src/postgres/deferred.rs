@@ -3,9 +3,7 @@
 use duly::Result;
 
 use crate::postgres::session::{bytes, text};
-use crate::relay::source::{
-    self, CLAIM, DeferredRow, FIRST_OF_KEY, GROUPS_MAX, PAGE_BYTES, Settling, leads,
-};
+use crate::relay::source::{CLAIM, DeferredRow, GROUPS_MAX, PAGE_BYTES, Settling, leads};
 use crate::session::{TextRow, unhex, unreadable};
 
 const BEGIN: &str =
@@ -29,8 +27,8 @@ pub(crate) fn groups(behind: &str) -> String {
 pub(crate) fn keys(keys: &[String]) -> String {
     let keys: Vec<_> = keys.iter().map(|key| text(key)).collect();
     format!(
-        "{BEGIN}; select wanted.key from unnest(array[{}]::text[]) as wanted (key), lateral \
-         (select from duly_outbox_deferred d where d.order_key = wanted.key limit 1) as found; commit",
+        "select wanted.key from unnest(array[{}]::text[]) as wanted (key), lateral \
+         (select from duly_outbox_deferred d where d.order_key = wanted.key limit 1) as found",
         keys.join(",")
     )
 }
@@ -39,7 +37,7 @@ pub(crate) fn keys(keys: &[String]) -> String {
 /// one has, and read them.
 pub(crate) fn take(own: &str, group: &str, behind: i64, limit: usize) -> String {
     let (group, seconds) = (text(group), CLAIM.as_secs());
-    let leads = leads(FIRST_OF_KEY, &group, "key", behind);
+    let leads = leads(&group, "key", behind);
     // A row that another one has locked is not the next, and those behind it are not, either.
     format!(
         "{BEGIN}; with listed as materialized (select key from duly_outbox_deferred d \
@@ -60,12 +58,6 @@ pub(crate) fn take(own: &str, group: &str, behind: i64, limit: usize) -> String 
              from taken where d.key = taken.key \
              returning d.key, taken.repeated, encode(d.event, 'hex'); commit"
     )
-}
-
-/// Returns the statement that finds the last of the next rows of a group.
-pub(crate) fn last_of_next(group: &str, behind: i64) -> String {
-    let last = source::last_of_next(&text(group), "key", behind);
-    format!("{BEGIN}; {last}; commit")
 }
 
 /// Reads the rows of [`take`].

@@ -19,9 +19,7 @@ use crate::relay::source::{
     hold_after,
 };
 use crate::schema::{self, Database};
-use crate::session::{
-    ListLimit, SqlResult, TextRow, read_ends, read_names, read_number, unreadable,
-};
+use crate::session::{ListLimit, SqlResult, TextRow, read_ends, read_names, unreadable};
 
 /// A look that takes so much longer than the quickest makes a step of what is visible, so that the
 /// next is short again.
@@ -338,11 +336,6 @@ impl<S: Session + 'static> Source for PostgresSource<S> {
             let sql = deferred::take(&self.own, &group, behind, limit);
             deferred::read(&self.run(&sql).await?)
         })
-    }
-
-    fn last_of_next(&mut self, group: String, behind: i64) -> BoxFuture<'_, Result<Option<i64>>> {
-        let sql = deferred::last_of_next(&group, behind);
-        Box::pin(async move { read_number(&self.run(&sql).await?) })
     }
 
     fn release_deferred(&mut self) -> BoxFuture<'_, Result<()>> {

@@ -33,8 +33,10 @@ impl<S: Source> Run<S> {
             }
             let NextRows { behind, limit } = self.groups.next_rows(&group, now);
             self.pushes.has_claimed = true;
-            let (rows, passed) = match self.take_deferred(&group, (behind, limit)).await {
-                Ok(taken) => taken,
+            let name = group.clone();
+            let taken = self.call(move |it| it.take_deferred(name, (behind, limit)));
+            let rows = match taken.await {
+                Ok(rows) => rows,
                 Err(error) => {
                     self.database_failed(&error);
                     return;
@@ -43,29 +45,12 @@ impl<S: Source> Run<S> {
             if has_failed {
                 self.pause_probes(began);
             }
-            match passed {
-                _ if !rows.is_empty() => self.push_taken(group, rows, has_failed, now).await,
-                Some(last) => self.groups.tried(&group, last, now),
-                None => self.groups.emptied(&group, began),
+            if rows.is_empty() {
+                self.groups.emptied(&group, began);
+                continue;
             }
+            self.push_taken(group, rows, has_failed, now).await;
         }
-    }
-
-    /// Takes deferred rows. If none can be taken of many, it returns the last of those, too.
-    async fn take_deferred(
-        &mut self,
-        group: &str,
-        (behind, limit): (i64, usize),
-    ) -> duly::Result<(Vec<DeferredRow>, Option<i64>)> {
-        let name = group.to_owned();
-        let taken = self.call(move |it| it.take_deferred(name, (behind, limit)));
-        let rows = taken.await?;
-        if !rows.is_empty() {
-            return Ok((rows, None));
-        }
-        let name = group.to_owned();
-        let passed = self.call(move |it| it.last_of_next(name, behind));
-        Ok((rows, passed.await?))
     }
 
     /// Begins to push deferred rows: of a group that has failed the first.

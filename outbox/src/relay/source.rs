@@ -27,30 +27,12 @@ pub(crate) const GROUPS_MAX: usize = 10_000;
 /// How long other relays leave deferred rows alone that one has taken.
 pub(crate) const CLAIM: Duration = Duration::from_secs(30);
 
-/// The first row `e` of the order key of a row `d`, by one step through the index: no other one has
-/// this order, whatever the database takes to be in the table.
-pub(crate) const FIRST_OF_KEY: &str = "duly_outbox_deferred as e \
-    where (e.order_key, e.key) >= (d.order_key, 0) order by e.order_key, e.key limit 1";
-
-/// Returns the condition that a deferred row `d` would overtake none of its order key, and is among the
-/// next of its group: the first of its key, from this source, is in the group and behind this key. The
-/// group is an expression.
-pub(crate) fn leads(first: &str, group: &str, key: &str, behind: i64) -> String {
+/// Returns the condition that a deferred row `d` of a group has no order key of those that are not behind
+/// this key, which it would overtake. The group is an expression; the other rows are read once.
+pub(crate) fn leads(group: &str, key: &str, behind: i64) -> String {
     format!(
-        "(d.order_key = '' or (select e.bucket = {group} and e.{key} > {behind} from {first})) \
-         and d.{key} <= coalesce(({}), {})",
-        last_of_next(group, key, behind),
-        i64::MAX
-    )
-}
-
-/// Returns the statement that finds the last of the next rows of a group: as many are looked at once.
-/// There is none if the group has fewer.
-pub(crate) fn last_of_next(group: &str, key: &str, behind: i64) -> String {
-    format!(
-        "select f.{key} from duly_outbox_deferred as f where f.bucket = {group} \
-         and f.{key} > {behind} order by f.{key} limit 1 offset {}",
-        PAGE_MAX - 1
+        "(d.order_key = '' or d.order_key not in (select e.order_key \
+         from duly_outbox_deferred as e where e.bucket = {group} and e.{key} <= {behind}))"
     )
 }
 
@@ -87,7 +69,7 @@ pub(crate) trait Source: Send + 'static {
     /// [`GROUPS_MAX`].
     fn groups(&mut self, behind: String) -> BoxFuture<'_, Result<Vec<String>>>;
 
-    /// Takes deferred rows of a group in their order, of the next behind a key and at most so many: none
+    /// Takes deferred rows of a group in their order, those behind a key and at most so many: none
     /// behind one that another relay has, and none behind one of its order key that is not taken. It has
     /// then stored that they may have been pushed, and no other relay takes them for a while.
     fn take_deferred(
@@ -95,10 +77,6 @@ pub(crate) trait Source: Send + 'static {
         group: String,
         rows: (i64, usize),
     ) -> BoxFuture<'_, Result<Vec<DeferredRow>>>;
-
-    /// Returns the last of the next deferred rows of a group behind a key that are looked at once; `None`
-    /// if it has fewer. None of them may have been taken.
-    fn last_of_next(&mut self, group: String, behind: i64) -> BoxFuture<'_, Result<Option<i64>>>;
 
     /// Gives back the deferred rows that were taken and not settled; they may have been pushed.
     fn release_deferred(&mut self) -> BoxFuture<'_, Result<()>>;

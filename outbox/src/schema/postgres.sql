@@ -124,7 +124,7 @@ do $$ declare lacking record; begin
     -- An index of an earlier form.
     for lacking in
         select it.oid::regclass as name from pg_index join pg_class as it on it.oid = indexrelid
-        where indrelid = 'duly_outbox_deferred'::regclass and it.relname = 'duly_outbox_deferred' || '_by_bucket'
+        where indrelid = 'duly_outbox_deferred'::regclass and it.relname ~ 'deferred_by_bucket$'
     loop
         execute format('drop index %s', lacking.name);
     end loop;

@@ -48,6 +48,7 @@ create table if not exists duly_outbox_deferred (
     until integer not null default 0 -- and how long others leave it alone
 ) strict;
 create index if not exists duly_outbox_deferred_by_place on duly_outbox_deferred (bucket, key);
+create index if not exists duly_outbox_deferred_by_order on duly_outbox_deferred (order_key, key);
 drop index if exists duly_outbox_deferred_by_bucket; -- of an earlier form
 
 -- Events that can never be accepted, each with the reason.

@@ -2,9 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
-use crate::relay::source::{
-    self, CLAIM, DeferredRow, FIRST_OF_KEY, GROUPS_MAX, PAGE_BYTES, Settling, leads,
-};
+use crate::relay::source::{CLAIM, DeferredRow, GROUPS_MAX, PAGE_BYTES, Settling, leads};
 use crate::sqlite::driver::NOW;
 
 /// Lists the groups behind a name: each is one step through the index.
@@ -56,7 +54,7 @@ pub(crate) fn take(
              holder in ('', ?2) or until <= {NOW} or until > {NOW} + 60000 \
              from duly_outbox_deferred as d where bucket = ?1 and key > ?3 and {} \
              order by key limit ?4",
-            leads(FIRST_OF_KEY, "?1", "key", behind)
+            leads("?1", "key", behind)
         );
         let mut statement = tx.prepare_cached(&sql)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -89,18 +87,6 @@ pub(crate) fn take(
     }
     tx.commit()?;
     Ok(rows)
-}
-
-/// Finds the last of the next rows of a group.
-pub(crate) fn last_of_next(
-    connection: &Connection,
-    group: &str,
-    behind: i64,
-) -> rusqlite::Result<Option<i64>> {
-    let sql = source::last_of_next("?1", "key", behind);
-    connection
-        .query_row(&sql, [group], |row| row.get(0))
-        .optional()
 }
 
 /// Settles rows which the relay `own` has claimed.

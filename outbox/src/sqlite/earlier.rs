@@ -2,9 +2,8 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// Adds what tables of an earlier form lack: SQL of SQLite cannot add a column only if there is none,
-/// and so has no index of it either.
-pub(crate) fn complete(connection: &mut Connection) -> rusqlite::Result<()> {
+/// Adds what tables of an earlier form lack: SQL of SQLite cannot add a column only if there is none.
+pub(crate) fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for (table, column, of) in [
         (
@@ -24,12 +23,6 @@ pub(crate) fn complete(connection: &mut Connection) -> rusqlite::Result<()> {
         if lacks {
             tx.execute(&format!("alter table {table} add column {column} {of}"), [])?;
         }
-    }
-    let sql = "select count(*) > 0 from pragma_table_info('duly_outbox_deferred')";
-    if tx.query_row(sql, [], |row| row.get(0))? {
-        let sql = "create index if not exists duly_outbox_deferred_by_order \
-                   on duly_outbox_deferred (order_key, key)";
-        tx.execute(sql, [])?;
     }
     tx.commit()
 }

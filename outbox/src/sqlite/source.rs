@@ -20,7 +20,7 @@ use crate::relay::source::{
 use crate::schema::{self, Database};
 use crate::sqlite::deferred;
 use crate::sqlite::driver::{NOW, failed};
-use crate::sqlite::earlier::complete;
+use crate::sqlite::earlier::add_columns;
 
 /// How long a call waits for other writers.
 const BUSY_MAX: Duration = Duration::from_secs(10);
@@ -89,7 +89,7 @@ impl SqliteSource {
     }
 
     async fn check_tables(&mut self) -> Result<()> {
-        self.run(complete).await?;
+        self.run(add_columns).await?;
         let found = self.run(|connection| {
             let sql = "select tables.name || '.' || columns.name from sqlite_master as tables, \
                        pragma_table_info(tables.name) as columns where tables.type = 'table'";
@@ -315,10 +315,6 @@ impl Source for SqliteSource {
     ) -> BoxFuture<'_, Result<Vec<DeferredRow>>> {
         let own = self.own.clone();
         Box::pin(self.run(move |connection| deferred::take(connection, &own, &group, rows)))
-    }
-
-    fn last_of_next(&mut self, group: String, behind: i64) -> BoxFuture<'_, Result<Option<i64>>> {
-        Box::pin(self.run(move |connection| deferred::last_of_next(connection, &group, behind)))
     }
 
     fn release_deferred(&mut self) -> BoxFuture<'_, Result<()>> {

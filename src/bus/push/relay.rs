@@ -1,6 +1,6 @@
 //! Pushing staged events, with a result for each.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -42,7 +42,7 @@ pub enum StagedPush {
 }
 
 /// The keys of events that were not accepted: none that follows one of them is pushed before it.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct FailedKeys(HashSet<String>);
 
 impl FailedKeys {
@@ -71,53 +71,30 @@ impl Bus {
     ///
     /// Events of one bucket keep their order.
     pub(crate) async fn push_staged(&self, events: &[StagedEvent]) -> Vec<StagedPush> {
-        let (mut pushed, mut failed) = (Vec::with_capacity(events.len()), FailedKeys::default());
-        for groups in stages(events) {
-            let push = |((queue, bucket, is_given, durability), places): (Group, Vec<usize>)| {
-                let handle = QueueHandle::new(self.inner.clone(), queue);
-                let failed = failed.clone();
-                async move {
-                    if is_given {
-                        push_given(&handle, events, places, failed).await
-                    } else {
-                        let call = (bucket, durability);
-                        push_made(&handle, call, events, places, failed).await
-                    }
-                }
-            };
-            let pushes: Vec<_> = groups.into_iter().map(push).collect();
-            let results = stream::iter(pushes).buffer_unordered(CALLS_AT_ONCE);
-            let results: Vec<(usize, StagedPush)> = results.concat().await;
-            for (place, result) in &results {
-                failed.note(&events[*place], result);
-            }
-            pushed.extend(results);
+        let mut groups = BTreeMap::<Group, Vec<usize>>::new();
+        for (place, staged) in events.iter().enumerate() {
+            let envelope = &staged.event.envelope;
+            let (queue, bucket) = (envelope.queue.clone(), envelope.bucket());
+            let group = (queue, bucket, staged.is_given, staged.durability);
+            groups.entry(group).or_default().push(place);
         }
+        let push = |((queue, bucket, is_given, durability), places): (Group, Vec<usize>)| {
+            let handle = QueueHandle::new(self.inner.clone(), queue);
+            async move {
+                if is_given {
+                    push_given(&handle, events, places).await
+                } else {
+                    let call = (bucket, durability);
+                    push_made(&handle, call, events, places).await
+                }
+            }
+        };
+        let pushes: Vec<_> = groups.into_iter().map(push).collect();
+        let pushed = stream::iter(pushes).buffer_unordered(CALLS_AT_ONCE);
+        let mut pushed: Vec<(usize, StagedPush)> = pushed.concat().await;
         pushed.sort_unstable_by_key(|(place, _)| *place);
         pushed.into_iter().map(|(_, pushed)| pushed).collect()
     }
-}
-
-/// Returns the groups of events that are pushed side by side, one stage after the other: an event whose
-/// order key another group has begins a new one.
-fn stages(events: &[StagedEvent]) -> Vec<BTreeMap<Group, Vec<usize>>> {
-    let (mut stages, mut groups) = (Vec::new(), BTreeMap::<Group, Vec<usize>>::new());
-    let mut keys = HashMap::<String, Group>::new();
-    for (place, staged) in events.iter().enumerate() {
-        let envelope = &staged.event.envelope;
-        let (queue, bucket) = (envelope.queue.clone(), envelope.bucket());
-        let group = (queue, bucket, staged.is_given, staged.durability);
-        if let Some(key) = staged.order_key() {
-            if keys.get(&key).is_some_and(|other| *other != group) {
-                stages.push(std::mem::take(&mut groups));
-                keys.clear();
-            }
-            keys.insert(key, group.clone());
-        }
-        groups.entry(group).or_default().push(place);
-    }
-    stages.push(groups);
-    stages
 }
 
 /// Pushes events of one bucket under ids that the bus has made.
@@ -126,9 +103,9 @@ async fn push_made(
     (bucket, durability): (BucketId, Option<Durability>),
     events: &[StagedEvent],
     places: Vec<usize>,
-    mut failed: FailedKeys,
 ) -> Vec<(usize, StagedPush)> {
     let (places, mut results) = look_elsewhere(handle, events, places).await;
+    let mut failed = FailedKeys::default();
     for (place, pushed) in &results {
         failed.note(&events[*place], pushed);
     }
@@ -211,9 +188,8 @@ async fn push_given(
     handle: &QueueHandle,
     events: &[StagedEvent],
     places: Vec<usize>,
-    mut failed: FailedKeys,
 ) -> Vec<(usize, StagedPush)> {
-    let mut results = Vec::with_capacity(places.len());
+    let (mut results, mut failed) = (Vec::with_capacity(places.len()), FailedKeys::default());
     for place in places {
         let pushed = if failed.has(&events[place]) {
             behind_another()

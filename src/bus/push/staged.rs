@@ -87,8 +87,8 @@ impl StagedEvent {
         self.is_given
     }
 
-    /// Returns what it has in common with the events among which the order of the pushes decides: those
-    /// of its queue with its unique key, or else with its id, if its caller chose that. It has 32 digits,
+    /// Returns what it has in common with the events among which the order of the pushes decides, which
+    /// are those of its queue with its unique key, or with an id that its caller chose: 32 digits,
     /// whatever a key is.
     #[must_use]
     pub fn order_key(&self) -> Option<String> {
