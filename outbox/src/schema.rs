@@ -140,9 +140,6 @@ fn parts(database: Database) -> Vec<String> {
         if line.contains("primary key") {
             parts.push(format!("primary key of {table}"));
         }
-        if line.contains("drop ") || line.contains(" add key ") {
-            continue; // of an earlier form, or once more what a table has from the beginning
-        }
         let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let indexes = words.filter(|word| word.starts_with("duly_") && word.contains("_by_"));
         parts.extend(indexes.map(|index| format!("index {index}")));
@@ -205,18 +202,17 @@ mod tests {
             of(Database::Sqlite),
             "primary key of duly_outbox_version, primary key of duly_outbox, \
              primary key of duly_outbox_step, primary key of duly_outbox_salt, \
-             primary key of duly_outbox_deferred, index duly_outbox_deferred_by_place, \
-             index duly_outbox_deferred_by_order, primary key of duly_done, index duly_done_by_at, primary key of duly_done_limit, \
+             primary key of duly_outbox_deferred, index duly_outbox_deferred_by_bucket, \
+             primary key of duly_done, index duly_done_by_at, primary key of duly_done_limit, \
              row of duly_outbox_step, row of duly_outbox_salt"
         );
         assert_eq!(
             of(Database::Mysql),
             "primary key of duly_outbox_version, primary key of duly_outbox, \
-             primary key of duly_outbox_server, primary key of duly_outbox_turn, \
-             primary key of duly_outbox_salt, \
-             primary key of duly_outbox_deferred, index duly_outbox_deferred_by_place, \
-             index duly_outbox_deferred_by_order, primary key of duly_outbox_refused, primary key of duly_done, index duly_done_by_at, \
-             primary key of duly_done_limit, row of duly_outbox_turn, row of duly_outbox_salt"
+             primary key of duly_outbox_server, primary key of duly_outbox_salt, \
+             primary key of duly_outbox_deferred, index duly_outbox_deferred_by_bucket, \
+             primary key of duly_outbox_refused, primary key of duly_done, index duly_done_by_at, \
+             primary key of duly_done_limit, row of duly_outbox_salt"
         );
         assert_eq!(
             of(Database::Postgres),
@@ -225,8 +221,7 @@ mod tests {
              partition duly_outbox_step_0, partition duly_outbox_step_1, \
              primary key of duly_outbox_deferred, primary key of duly_done, \
              primary key of duly_done_limit, index duly_outbox_by_xid, \
-             index duly_outbox_deferred_by_place, index duly_outbox_deferred_by_order, \
-             index duly_outbox_refused_by_n, \
+             index duly_outbox_deferred_by_bucket, index duly_outbox_refused_by_n, \
              index duly_done_by_at"
         );
     }

@@ -110,13 +110,6 @@ impl ListLimit {
     }
 }
 
-/// Reads a list of names.
-pub(crate) fn read_names(texts: Vec<TextRow>) -> Result<Vec<String>> {
-    let name = |row: TextRow| row.into_iter().next().flatten();
-    let names: Option<Vec<_>> = texts.into_iter().map(name).collect();
-    names.ok_or_else(|| unreadable("list of names"))
-}
-
 /// Returns bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -52,21 +52,21 @@ impl Requests {
     }
 }
 
-/// A proxy before the server of a database, and the URL by it.
-pub(crate) fn before(database: &TestDatabase) -> (Proxy, String) {
-    let proxy = Proxy::before(shared_postgres().address());
-    let server = database.url.rsplit_once('/').unwrap().0;
-    let port = server.rsplit_once(':').unwrap().1;
-    let url = database.url.replacen(port, &proxy.port().to_string(), 1);
-    (proxy, url)
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_of_another_process_is_seen_at_the_next_question() {
     assert!(RelayOptions::default().idle_poll <= RelayOptions::default().busy_poll);
     let (database, seen) = (TestDatabase::new().await, Seen::default());
     let bus = bus("memory:", &seen).await;
-    let (proxy, url) = before(&database);
+    let proxy = Proxy::before(shared_postgres().address());
+    let port = database
+        .url
+        .rsplit_once('/')
+        .unwrap()
+        .0
+        .rsplit_once(':')
+        .unwrap()
+        .1;
+    let url = database.url.replacen(port, &proxy.port().to_string(), 1);
     let requests = Requests::default();
     let log = requests.clone();
     proxy.on_request(move |piece| {

@@ -28,12 +28,8 @@ const POSTGRES: &[Case] = &[
     ),
     ("drop index duly_outbox_by_xid", "index duly_outbox_by_xid"),
     (
-        "drop index duly_outbox_deferred_by_place",
-        "index duly_outbox_deferred_by_place",
-    ),
-    (
-        "drop index duly_outbox_deferred_by_order",
-        "index duly_outbox_deferred_by_order",
+        "drop index duly_outbox_deferred_by_bucket",
+        "index duly_outbox_deferred_by_bucket",
     ),
     (
         "drop index duly_outbox_refused_by_n",
@@ -77,18 +73,9 @@ const MYSQL: &[Case] = &[
         "primary key of duly_outbox",
     ),
     (
-        "drop index duly_outbox_deferred_by_place on duly_outbox_deferred",
-        "index duly_outbox_deferred_by_place",
+        "drop index duly_outbox_deferred_by_bucket on duly_outbox_deferred",
+        "index duly_outbox_deferred_by_bucket",
     ),
-    (
-        "drop index duly_outbox_deferred_by_order on duly_outbox_deferred",
-        "index duly_outbox_deferred_by_order",
-    ),
-    (
-        "alter table duly_outbox_turn drop primary key",
-        "primary key of duly_outbox_turn",
-    ),
-    ("delete from duly_outbox_turn", "row of duly_outbox_turn"),
     (
         "drop index duly_done_by_at on duly_done",
         "index duly_done_by_at",
@@ -105,12 +92,8 @@ const SQLITE: &[Case] = &[
         "primary key of duly_done",
     ),
     (
-        "drop index duly_outbox_deferred_by_place",
-        "index duly_outbox_deferred_by_place",
-    ),
-    (
-        "drop index duly_outbox_deferred_by_order",
-        "index duly_outbox_deferred_by_order",
+        "drop index duly_outbox_deferred_by_bucket",
+        "index duly_outbox_deferred_by_bucket",
     ),
     ("drop index duly_done_by_at", "index duly_done_by_at"),
     ("delete from duly_outbox_step", "row of duly_outbox_step"),
@@ -146,55 +129,6 @@ async fn each_is_named(cases: &[Case], database: Database) {
             text.contains(name) && text.contains("duly outbox schema"),
             "{drops}: {text}"
         );
-    }
-}
-
-/// Returns the SQL that makes of the tables those of an earlier form, and what a start says of them.
-fn earlier(outbox: &Outbox) -> (&'static str, &'static str) {
-    match outbox {
-        Outbox::Postgres(_) => (
-            "drop index duly_outbox_deferred_by_place; \
-             create index duly_outbox_deferred_by_bucket on duly_outbox_deferred (bucket, tries, key); \
-             alter table duly_outbox_deferred drop column order_key",
-            "duly_outbox_deferred.order_key",
-        ),
-        // A start adds the columns itself.
-        Outbox::Sqlite(_) => (
-            "drop index duly_outbox_deferred_by_place; \
-             create index duly_outbox_deferred_by_bucket on duly_outbox_deferred (bucket, tries, key); \
-             drop index duly_outbox_deferred_by_order; \
-             alter table duly_outbox_deferred drop column order_key",
-            "index duly_outbox_deferred_by_place, index duly_outbox_deferred_by_order",
-        ),
-        Outbox::Mysql(_) => (
-            "drop table duly_outbox_turn; alter table duly_outbox_deferred \
-             drop key duly_outbox_deferred_by_place, drop key duly_outbox_deferred_by_order, \
-             add key duly_outbox_deferred_by_bucket (bucket, tries, n), drop column order_key",
-            "duly_outbox_turn, duly_outbox_deferred.order_key",
-        ),
-    }
-}
-
-/// An index of an earlier form had other columns under one name.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_of_an_earlier_form_are_named_and_the_sql_makes_the_newest_of_them() {
-    let bus = bus("memory:", &Seen::default()).await;
-    for outbox in Outbox::all().await {
-        let (earlier, lacks) = earlier(&outbox);
-        outbox.execute(earlier).await;
-        let error = outbox.start(&bus).await.expect_err(earlier).to_string();
-        assert!(error.contains(lacks), "{error}");
-        outbox.execute(outbox.schema()).await;
-        outbox.start(&bus).await.unwrap().stop().await;
-        let old = match outbox {
-            Outbox::Postgres(_) => "select count(*) from pg_class where relname like '%by_bucket'",
-            Outbox::Sqlite(_) => "select count(*) from sqlite_master where name like '%by_bucket'",
-            Outbox::Mysql(_) => {
-                "select count(*) from information_schema.statistics \
-                 where table_schema = database() and index_name like '%by_bucket'"
-            }
-        };
-        assert_eq!(outbox.number(old).await, 0, "{}", outbox.name());
     }
 }
 

@@ -9,12 +9,9 @@ use duly::prelude::*;
 use duly::store::{MemoryStore, Store, operation::StoreOp};
 use futures_util::future::join_all;
 
-use crate::at_rest::before;
 use crate::databases::{DEFERRED, Outbox};
-use crate::drivers::Driver;
 use crate::faulty::{Fault, Faulty};
-use crate::partly::{away, faulty};
-use crate::world::{Order, Seen, TestDatabase, builder, bus, eventually, order, orders};
+use crate::world::{Order, Seen, builder, bus, eventually, order, orders};
 
 /// How the events of one unique key are pushed.
 #[derive(Clone, Copy, Debug)]
@@ -174,116 +171,4 @@ async fn stands(fault: Fault, outbox: Outbox, expected: &BTreeSet<u64>) {
     assert_eq!(stands, *expected, "{} {fault:?}", outbox.name());
     assert_eq!(outbox.number(DEFERRED).await, 0);
     relay.stop().await;
-}
-
-/// While one relay waits for the store, another one finds a later event of the same key.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_relays_none_overtakes_what_the_other_has() {
-    join_all(Outbox::all().await.map(overtakes_nothing)).await;
-}
-
-async fn overtakes_nothing(outbox: Outbox) {
-    let seen = Seen::default();
-    let near: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let store = Faulty::to(&near);
-    let shared: Arc<dyn Store> = store.clone();
-    let bus = builder(&seen).shared_store(shared).start().await.unwrap();
-    bus.set_buckets("orders", Some(1)).await.unwrap();
-    bus.pause("orders").await.unwrap();
-    let queue = orders(&bus);
-    let relays = [outbox.relay(&bus).await, outbox.relay(&bus).await];
-    let pushes = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&pushes);
-    store.meets(move |_, op| match op {
-        StoreOp::Push(_) if counted.fetch_add(1, Ordering::Relaxed) == 0 => Fault::Hung,
-        _ => Fault::None,
-    });
-    outbox
-        .push_events(vec![unique(&queue, 1, "job", Unique::Replace)])
-        .await;
-    let is_pushing = async || pushes.load(Ordering::Relaxed) > 0;
-    eventually("the first event is being pushed", is_pushing).await;
-    outbox
-        .push_events(vec![unique(&queue, 2, "job", Unique::Replace)])
-        .await;
-    outbox.settled().await;
-    for relay in relays {
-        relay.stop().await;
-    }
-    bus.resume("orders").await.unwrap();
-    seen.reach(1).await;
-    assert_eq!(seen.numbers(), [2], "{}", outbox.name());
-}
-
-/// A relay asks for what was deferred of a key only if anything was.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_nothing_is_deferred_no_key_is_looked_for() {
-    let (database, seen) = (TestDatabase::new().await, Seen::default());
-    let bus = bus("memory:", &seen).await;
-    let (proxy, url) = before(&database);
-    let [pages, looks] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
-    let counts = [Arc::clone(&pages), Arc::clone(&looks)];
-    proxy.on_request(move |piece| {
-        let text = String::from_utf8_lossy(piece);
-        let words = ["insert into duly_outbox_step", "select wanted.key"];
-        for (word, count) in words.iter().zip(&counts) {
-            count.fetch_add(text.matches(word).count(), Ordering::Relaxed);
-        }
-        None
-    });
-    let relay = Driver::TokioPostgres.relay(&bus, &url).await.unwrap();
-    let outbox = Outbox::Postgres(database);
-    for number in 0..20 {
-        let event = unique(&orders(&bus), number, &number.to_string(), Unique::Keep);
-        outbox.push_events(vec![event]).await;
-        seen.reach(usize::try_from(number + 1).unwrap()).await;
-    }
-    relay.stop().await;
-    assert!(pages.load(Ordering::Relaxed) >= 20, "all are counted");
-    assert_eq!(looks.load(Ordering::Relaxed), 0);
-}
-
-/// The other one is about to push it. Elsewhere a relay waits for such a lock.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_relay_takes_no_row_behind_one_that_another_has_locked() {
-    let (database, seen) = (TestDatabase::new().await, Seen::default());
-    let (store, bus) = faulty(&seen, MemoryStore::new()).await;
-    bus.set_buckets("orders", Some(1)).await.unwrap();
-    bus.pause("orders").await.unwrap();
-    let (queue, outbox) = (orders(&bus), Outbox::Postgres(database));
-    let Outbox::Postgres(database) = &outbox else {
-        unreachable!("it was just made");
-    };
-    store.meets(away("orders", None, Fault::Refused(ErrorKind::Unavailable)));
-    let relay = outbox.relay(&bus).await;
-    for (number, key) in [(0, "first"), (1, "job"), (2, "job")] {
-        let event = unique(&queue, number, key, Unique::Replace);
-        outbox.push_events(vec![event]).await;
-    }
-    outbox.until(DEFERRED, 3).await;
-    relay.stop().await;
-    store.meets(|_, _| Fault::None);
-    let mut other = database.client().await;
-    let other = other.transaction().await.unwrap();
-    let lock = "select from duly_outbox_deferred where key = \
-                (select key from duly_outbox_deferred order by key offset 1 limit 1) for update";
-    other.query(lock, &[]).await.unwrap();
-    let relay = outbox.relay(&bus).await;
-    outbox.until(DEFERRED, 2).await;
-    for number in 3..6 {
-        outbox.push(&queue, number..number + 1, When::Now).await;
-        let is_pushed = async || {
-            let stats = bus.stats("orders").await.unwrap();
-            (stats.scheduled + stats.ready) as u64 == number - 1
-        };
-        eventually("another event is pushed", is_pushed).await;
-    }
-    let free = "select count(*) from duly_outbox_deferred where holder = ''";
-    assert_eq!(outbox.number(free).await, 2);
-    drop(other);
-    outbox.settled().await;
-    relay.stop().await;
-    bus.resume("orders").await.unwrap();
-    seen.reach(5).await;
-    assert_eq!(seen.numbers(), [0, 2, 3, 4, 5]);
 }

@@ -35,7 +35,6 @@ mod ordered;
 mod partly;
 mod plain;
 mod pushed;
-mod racing;
 mod relay;
 mod restored;
 mod retried;

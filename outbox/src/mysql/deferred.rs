@@ -2,8 +2,8 @@
 
 use duly::Result;
 
-use crate::mysql::sql::{NOW, Statement, by_keys, claim, is_free, text};
-use crate::relay::source::{CLAIM, DeferredRow, GROUPS_MAX, Settling, leads};
+use crate::mysql::sql::{Statement, by_keys, claim, is_free, text};
+use crate::relay::source::{DeferredRow, GROUPS_MAX, Settling};
 use crate::session::{TextRow, unhex, unreadable};
 
 const TABLE: &str = "duly_outbox_deferred";
@@ -17,25 +17,20 @@ pub(super) fn groups(behind: &str) -> String {
     )
 }
 
-/// Returns the statement that lists which of these order keys deferred rows have: each is looked up by
-/// itself, as one may have many rows.
-pub(super) fn keys(keys: &[String]) -> String {
-    format!(
-        "select wanted.k from json_table('[\"{}\"]', '$[*]' columns (k varchar(32) path '$')) \
-         as wanted where (select 1 from duly_outbox_deferred as d where d.order_key = \
-         convert(wanted.k using ascii) collate ascii_bin limit 1) is not null",
-        keys.join("\",\"")
-    )
+/// Reads the rows of [`groups`].
+pub(super) fn read_groups(texts: &[TextRow]) -> Result<Vec<String>> {
+    let name = |row: &TextRow| row.first().cloned().flatten();
+    let names: Option<Vec<_>> = texts.iter().map(name).collect();
+    names.ok_or_else(|| unreadable("groups of deferred rows"))
 }
 
 /// Returns the statement that lists rows of a group, with their sizes and whether they may be claimed.
 pub(super) fn find(own: &str, group: &str, behind: i64, limit: usize) -> String {
-    let group = text(group);
     format!(
-        "select n, length(event), {} from duly_outbox_deferred as d where bucket = {group} \
-         and n > {behind} and {} order by n limit {limit}",
-        is_free("d.", own),
-        leads(&group, "n", behind)
+        "select n, length(event), {} from duly_outbox_deferred where bucket = {} and n > {behind} \
+         order by n limit {limit}",
+        is_free(own),
+        text(group)
     )
 }
 
@@ -54,11 +49,7 @@ pub(super) fn take(own: &str, keys: &[i64]) -> Vec<Statement> {
          order by o.n",
         by_keys(TABLE, keys)
     );
-    let until = format!("{NOW} + {}", CLAIM.as_millis());
-    vec![
-        claim((TABLE, own), keys, &until, "true").into(),
-        read.into(),
-    ]
+    vec![claim(TABLE, own, keys).into(), read.into()]
 }
 
 /// Reads the rows of [`take`].

@@ -1,12 +1,10 @@
 //! The statements of the rows that wait, and their replies.
 
-use std::time::Duration;
-
 use duly::__outbox::{PlainEvent, plain_id};
 use duly::time::Timestamp;
 use duly::{EventId, Result};
 
-use crate::mysql::sql::{NOW, Statement, by_keys, claim, is_free, text};
+use crate::mysql::sql::{Statement, by_keys, claim, is_free, text};
 use crate::relay::source::{Closing, PAGE_BYTES, Row, RowContent};
 use crate::session::{TextRow, unhex, unreadable};
 
@@ -18,28 +16,8 @@ pub(super) fn find(own: &str, behind: i64, limit: usize) -> String {
     format!(
         "select n, coalesce(length(event), length(payload)) from duly_outbox force index (primary) \
          where n > {behind} and {} order by n limit {limit}",
-        is_free("", own)
+        is_free(own)
     )
-}
-
-/// Returns the statement by which the relay `own` has the turn for so long, if a condition holds.
-fn turn(holds: &str, own: &str, hold: Duration) -> String {
-    let millis = hold.as_millis();
-    format!(
-        "update duly_outbox_turn set holder = '{own}', held_until = {NOW} + {millis} where {holds}"
-    )
-}
-
-/// Returns the statements by which the relay `own` takes the turn, unless another one has it; they
-/// return a row if it has it then.
-pub(super) fn take_turn(own: &str, hold: Duration) -> Vec<Statement> {
-    let has_turn = format!("select 1 from duly_outbox_turn where holder = '{own}'");
-    vec![turn(&is_free("", own), own, hold).into(), has_turn.into()]
-}
-
-/// Returns the statement by which the relay `own` gives the turn back.
-pub(super) fn release_turn(own: &str) -> String {
-    format!("update duly_outbox_turn set holder = '' where holder = '{own}'")
 }
 
 /// Reads the keys of a list of rows with their sizes: as many as fit into a page.
@@ -59,29 +37,20 @@ pub(super) fn read_keys(texts: &[TextRow]) -> Result<Vec<i64>> {
     Ok(keys)
 }
 
-/// Returns the statements that claim rows for the relay `own` if it has the turn, which it keeps for so
-/// long, and read those that it has then. Both end together: who takes the next turn finds the rows.
-pub(super) fn take(own: &str, keys: &[i64], hold: Duration) -> Vec<Statement> {
-    let table = ("duly_outbox", own);
-    let until = "(select held_until from duly_outbox_turn)";
-    let has_turn = format!("(select holder from duly_outbox_turn) = '{own}'");
+/// Returns the statements that claim rows for the relay `own`, and read those that it has then.
+pub(super) fn take(own: &str, keys: &[i64]) -> Vec<Statement> {
     let read = format!(
         "select o.n, o.repeated, o.event as bytes, {PLAIN}, o.at, o.anew, \
-         (select salt from duly_outbox_salt), exists (select 1 from duly_outbox_deferred) from {} \
+         (select salt from duly_outbox_salt) from {} \
          where o.holder = '{own}' order by o.n",
         by_keys("duly_outbox", keys)
     );
-    vec![
-        turn(&format!("holder = '{own}'"), own, hold).into(),
-        claim(table, keys, until, &has_turn).into(),
-        read.into(),
-    ]
+    vec![claim("duly_outbox", own, keys).into(), read.into()]
 }
 
-/// Reads the rows of [`take`], with their keys, and whether others are deferred.
-pub(super) fn read(texts: &[TextRow]) -> Result<(Vec<i64>, Vec<Row>, bool)> {
+/// Reads the rows of [`take`], with their keys.
+pub(super) fn read(texts: &[TextRow]) -> Result<(Vec<i64>, Vec<Row>)> {
     let (mut keys, mut rows) = (Vec::with_capacity(texts.len()), Vec::new());
-    let mut has_deferred = false;
     for texts in texts {
         let text = |at: usize| texts.get(at).and_then(Option::as_deref);
         let number = |at: usize| text(at).and_then(|text| text.parse::<i64>().ok());
@@ -90,7 +59,6 @@ pub(super) fn read(texts: &[TextRow]) -> Result<(Vec<i64>, Vec<Row>, bool)> {
         };
         let content = content(text, key, at);
         let own_claim = i64::from(matches!(content, RowContent::Staged(_)));
-        has_deferred = text(11) == Some("1");
         keys.push(key);
         rows.push(Row {
             is_repeated: claims > own_claim,
@@ -98,7 +66,7 @@ pub(super) fn read(texts: &[TextRow]) -> Result<(Vec<i64>, Vec<Row>, bool)> {
             content,
         });
     }
-    Ok((keys, rows, has_deferred))
+    Ok((keys, rows))
 }
 
 fn content<'a>(text: impl Fn(usize) -> Option<&'a str>, n: i64, at: i64) -> RowContent {
@@ -169,11 +137,10 @@ pub(super) fn close(own: &str, keys: &[i64], closing: &Closing) -> Vec<Statement
     }
     for row in &closing.deferred {
         let insert = format!(
-            "insert into duly_outbox_deferred (at, repeated, bucket, order_key, event) \
-             select at, {} or holder <> '{own}', {}, {}, event from duly_outbox where n = {}",
+            "insert into duly_outbox_deferred (at, repeated, bucket, event) \
+             select at, {} or holder <> '{own}', {}, event from duly_outbox where n = {}",
             u8::from(row.is_repeated),
-            text(&row.waits.group),
-            text(row.waits.order()),
+            text(&row.group),
             key(row.place)
         );
         statements.push(insert.into());

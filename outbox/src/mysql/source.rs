@@ -12,11 +12,10 @@ use crate::mysql::session::MysqlSession;
 use crate::mysql::sql::{NOW, Statement, done_by_events};
 use crate::mysql::{deferred, rows};
 use crate::relay::source::{
-    Closing, DeferredRow, Ends, HOLD_MIN, LIMIT, Settling, Source, StoredLimit, TakeReply, Waiting,
-    hold_after,
+    Closing, DeferredRow, Ends, LIMIT, Settling, Source, StoredLimit, TakeReply, Waiting,
 };
 use crate::schema::{self, Database};
-use crate::session::{ListLimit, TextRow, read_ends, read_names, unreadable};
+use crate::session::{ListLimit, TextRow, read_ends, unreadable};
 
 /// As many rows are counted.
 const COUNTED_MAX: u32 = 100_000;
@@ -34,13 +33,8 @@ pub(crate) struct MysqlSource {
     pub(super) server: String,
     /// The name of this relay.
     own: String,
-    /// The keys of the page that is being pushed, and since when.
-    taken: Option<(Vec<i64>, Instant)>,
-    /// Whether this relay had the turn when it last took rows, and whether it may still hold some.
-    has_turn: bool,
-    may_hold: bool,
-    /// How long it has the turn and the next page.
-    hold: Duration,
+    /// The keys of the page that is being pushed.
+    taken: Option<Vec<i64>>,
     start: ReadStart,
     list_limit: ListLimit,
     deferred_limit: ListLimit,
@@ -96,9 +90,6 @@ impl MysqlSource {
             server: String::new(),
             own: format!("{:016x}", fastrand::u64(..)),
             taken: None,
-            has_turn: false,
-            may_hold: false,
-            hold: HOLD_MIN,
             start: ReadStart::new(Instant::now()),
             list_limit: ListLimit::new(),
             deferred_limit: ListLimit::new(),
@@ -132,37 +123,6 @@ impl MysqlSource {
     async fn take_rows(&mut self) -> Result<TakeReply> {
         self.taken = None;
         self.open().await?;
-        let mut keys = self.find().await?;
-        if !keys.is_empty() && !self.has_turn {
-            let turn = self
-                .transaction(rows::take_turn(&self.own, self.hold))
-                .await?;
-            if turn.is_empty() {
-                return Ok(TakeReply::Locked);
-            }
-            self.has_turn = true;
-            keys = self.find().await?; // what another relay has left
-        }
-        if keys.is_empty() {
-            return Ok(TakeReply::Nothing);
-        }
-        let began = Instant::now();
-        self.may_hold = true;
-        let take = rows::take(&self.own, &keys, self.hold);
-        let Some(taken) = self.taken(take).await? else {
-            return Ok(TakeReply::Locked);
-        };
-        let (keys, rows, has_deferred) = rows::read(&taken)?;
-        if rows.is_empty() {
-            self.has_turn = false; // another relay has it
-            return Ok(TakeReply::Locked);
-        }
-        self.taken = Some((keys, began));
-        Ok(TakeReply::Rows { rows, has_deferred })
-    }
-
-    /// Lists the rows that may be taken next.
-    async fn find(&mut self) -> Result<Vec<i64>> {
         let began = Instant::now();
         let behind = self.start.behind(began);
         let limit = self.list_limit.take();
@@ -173,17 +133,26 @@ impl MysqlSource {
         }
         let keys = rows::read_keys(&found)?;
         self.list_limit.listed(limit, found.len(), keys.len());
-        Ok(keys)
+        if keys.is_empty() {
+            return Ok(TakeReply::Nothing);
+        }
+        let Some(taken) = self.taken(rows::take(&self.own, &keys)).await? else {
+            return Ok(TakeReply::Locked);
+        };
+        let (keys, rows) = rows::read(&taken)?;
+        if rows.is_empty() {
+            return Ok(TakeReply::Locked); // another relay was faster
+        }
+        self.taken = Some(keys);
+        Ok(TakeReply::Rows(rows))
     }
 
     async fn close_page(&mut self, closing: Closing) -> Result<bool> {
-        let Some((keys, began)) = self.taken.take() else {
+        let Some(keys) = self.taken.take() else {
             return Ok(false);
         };
         let statements = rows::close(&self.own, &keys, &closing);
         let deleted = rows::read_deleted(&self.transaction(statements).await?);
-        self.may_hold = false;
-        self.hold = hold_after(began.elapsed());
         let passed = closing.passed.checked_sub(1).and_then(|at| keys.get(at));
         if let Some(last) = passed {
             self.start.passed(*last, Instant::now());
@@ -277,8 +246,7 @@ impl MysqlSource {
                        if(index_name = 'PRIMARY', table_name, index_name)) \
                    from information_schema.statistics \
                    where table_schema = database() and table_name like 'duly%' \
-                   union all select 'row of duly_outbox_salt' from duly_outbox_salt \
-                   union all select 'row of duly_outbox_turn' from duly_outbox_turn";
+                   union all select 'row of duly_outbox_salt' from duly_outbox_salt";
         let found = self.session.run(sql.to_owned()).await?;
         let found: Vec<_> = found.into_iter().flatten().flatten().collect();
         let missing = schema::missing_parts(Database::Mysql, &found);
@@ -306,22 +274,8 @@ impl Source for MysqlSource {
         Box::pin(self.close_page(closing))
     }
 
-    /// Rows that it may still hold end with the turn.
-    fn release_page(&mut self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            if self.has_turn && !self.may_hold {
-                self.run(rows::release_turn(&self.own)).await?;
-            }
-            Ok(())
-        })
-    }
-
     fn groups(&mut self, behind: String) -> BoxFuture<'_, Result<Vec<String>>> {
-        Box::pin(async move { read_names(self.run(deferred::groups(&behind)).await?) })
-    }
-
-    fn deferred_keys(&mut self, keys: Vec<String>) -> BoxFuture<'_, Result<Vec<String>>> {
-        Box::pin(async move { read_names(self.run(deferred::keys(&keys)).await?) })
+        Box::pin(async move { deferred::read_groups(&self.run(deferred::groups(&behind)).await?) })
     }
 
     fn take_deferred(

@@ -1,5 +1,6 @@
 //! Pieces of statements.
 
+use crate::relay::source::CLAIM;
 use crate::session::hex;
 
 /// The time of the database, in milliseconds since 1970.
@@ -9,12 +10,10 @@ pub(super) const NOW: &str =
 /// A row is counted as pushed so often at most.
 const REPEATED_MAX: u32 = 100;
 
-/// Returns the condition that the relay `own` may claim a row of the table `of.`. One that is held for longer than a
+/// Returns the condition that the relay `own` may claim a row. One that is held for longer than a
 /// claim lasts was so by a clock that was wrong.
-pub(super) fn is_free(of: &str, own: &str) -> String {
-    format!(
-        "({of}holder in ('', '{own}') or {of}held_until <= {NOW} or {of}held_until > {NOW} + 60000)"
-    )
+pub(super) fn is_free(own: &str) -> String {
+    format!("(holder in ('', '{own}') or held_until <= {NOW} or held_until > {NOW} + 60000)")
 }
 
 /// Bytes that a statement has in it as digits; of more it has a value, since digits are twice as many.
@@ -71,15 +70,16 @@ pub(super) fn done_by_events(events: &[String]) -> String {
     )
 }
 
-/// Returns the statement that claims rows of a table until a time for the relay `own`, if others have not
-/// and a condition holds. A claim of what plain SQL wrote does not count: that is not pushed itself.
-pub(super) fn claim((table, own): (&str, &str), keys: &[i64], until: &str, holds: &str) -> String {
+/// Returns the statement that claims rows of a table for the relay `own`, unless others have. A claim of
+/// what plain SQL wrote does not count: that is not pushed itself.
+pub(super) fn claim(table: &str, own: &str, keys: &[i64]) -> String {
     format!(
-        "update {} set o.holder = '{own}', o.held_until = {until}, \
+        "update {} set o.holder = '{own}', o.held_until = {NOW} + {millis}, \
          o.repeated = o.repeated + (o.event is not null and o.repeated < {REPEATED_MAX}) \
-         where {free} and {holds}",
+         where {free}",
         by_keys(table, keys),
-        free = is_free("o.", own)
+        millis = CLAIM.as_millis(),
+        free = is_free(own)
     )
 }
 

@@ -65,15 +65,14 @@ pub(crate) fn close(
     if !closing.deferred.is_empty() {
         let rows = closing.deferred.iter().map(|row| {
             let (xid, n) = place(row.place);
-            let (group, repeated) = (text(&row.waits.group), row.is_repeated);
-            let order_key = text(row.waits.order());
-            format!("('{xid}'::xid8, {n}::bigint, {group}, {order_key}, {repeated})")
+            let (group, repeated) = (text(&row.group), row.is_repeated);
+            format!("('{xid}'::xid8, {n}::bigint, {group}, {repeated})")
         });
         let rows: Vec<_> = rows.collect();
         sql += &format!(
-            ", deferred as (insert into duly_outbox_deferred (at, repeated, event, bucket, order_key) \
-             select o.at, v.repeated, o.event, v.bucket, v.order_key \
-             from step, (values {}) as v (xid, n, bucket, order_key, repeated), duly_outbox o \
+            ", deferred as (insert into duly_outbox_deferred (at, repeated, event, bucket) \
+             select o.at, v.repeated, o.event, v.bucket \
+             from step, (values {}) as v (xid, n, bucket, repeated), duly_outbox o \
              where o.xid = v.xid and o.n = v.n order by o.xid, o.n)",
             rows.join(",")
         );

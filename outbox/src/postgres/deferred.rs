@@ -3,7 +3,7 @@
 use duly::Result;
 
 use crate::postgres::session::{bytes, text};
-use crate::relay::source::{CLAIM, DeferredRow, GROUPS_MAX, PAGE_BYTES, Settling, leads};
+use crate::relay::source::{CLAIM, DeferredRow, GROUPS_MAX, PAGE_BYTES, Settling};
 use crate::session::{TextRow, unhex, unreadable};
 
 const BEGIN: &str =
@@ -22,26 +22,21 @@ pub(crate) fn groups(behind: &str) -> String {
     )
 }
 
-/// Returns the statement that lists which of these order keys deferred rows have: each is looked up by
-/// itself, as one may have many rows.
-pub(crate) fn keys(keys: &[String]) -> String {
-    let keys: Vec<_> = keys.iter().map(|key| text(key)).collect();
-    format!(
-        "select wanted.key from unnest(array[{}]::text[]) as wanted (key), lateral \
-         (select from duly_outbox_deferred d where d.order_key = wanted.key limit 1) as found",
-        keys.join(",")
-    )
+/// Reads the rows of [`groups`].
+pub(crate) fn read_groups(texts: &[TextRow]) -> Result<Vec<String>> {
+    let name = |row: &TextRow| row.first().cloned().flatten();
+    let names: Option<Vec<_>> = texts.iter().map(name).collect();
+    names.ok_or_else(|| unreadable("groups of deferred rows"))
 }
 
 /// Returns the statements that claim rows of a group for the relay `own`, up to the first that another
 /// one has, and read them.
 pub(crate) fn take(own: &str, group: &str, behind: i64, limit: usize) -> String {
     let (group, seconds) = (text(group), CLAIM.as_secs());
-    let leads = leads(&group, "key", behind);
     // A row that another one has locked is not the next, and those behind it are not, either.
     format!(
-        "{BEGIN}; with listed as materialized (select key from duly_outbox_deferred d \
-             where bucket = {group} and key > {behind} and {leads} order by key limit {limit}), \
+        "{BEGIN}; with listed as materialized (select key from duly_outbox_deferred \
+             where bucket = {group} and key > {behind} order by key limit {limit}), \
          locked as materialized (select d.key, d.repeated, octet_length(d.event) as bytes, \
              d.holder in ('', '{own}') or d.until <= clock_timestamp() \
                  or d.until > clock_timestamp() + interval '1 minute' as is_free \

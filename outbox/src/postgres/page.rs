@@ -18,8 +18,6 @@ pub(crate) struct Page {
     pub(crate) is_repeated: bool,
     /// How many rows were listed for it.
     pub(crate) found: usize,
-    /// Whether others are deferred.
-    pub(crate) has_deferred: bool,
     /// Whether there are no more in what is being read.
     pub(crate) is_last: bool,
 }
@@ -71,7 +69,7 @@ pub(crate) fn select(claim: &Step, limit: usize) -> String {
              encode(event, 'hex'), {queue}, {payload}, case due when 'infinity' then {FOREVER} \
                  when '-infinity' then 0 else (extract(epoch from due) * 1000)::bigint end, {id}, \
              {options}, case when isfinite(at) then (extract(epoch from at) * 1000)::bigint \
-                 else {FOREVER} end, anew, m, exists (select from duly_outbox_deferred) \
+                 else {FOREVER} end, anew, m \
          from (select *, count(*) over () as m, \
              coalesce(sum(coalesce(octet_length(event), octet_length(payload::text))) over \
                  (order by xid, n rows between unbounded preceding and 1 preceding), 0) \
@@ -95,7 +93,6 @@ pub(crate) fn read(texts: &[TextRow], limit: usize, is_repeated: bool) -> duly::
         rows: Vec::with_capacity(texts.len()),
         places: Vec::with_capacity(texts.len()),
         found: 0,
-        has_deferred: false,
         is_last: true,
     };
     for texts in texts {
@@ -106,7 +103,6 @@ pub(crate) fn read(texts: &[TextRow], limit: usize, is_repeated: bool) -> duly::
         };
         page.places.push((xid, n));
         page.found = usize::try_from(found).unwrap_or(limit);
-        page.has_deferred = text(12) == Some("t");
         let content = content(text).unwrap_or_else(RowContent::Unreadable);
         // What plain SQL wrote is not pushed itself.
         let was_pushed = is_repeated && matches!(content, RowContent::Staged(_));

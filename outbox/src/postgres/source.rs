@@ -15,11 +15,10 @@ use crate::postgres::snapshot::Snapshot;
 use crate::postgres::step::{Look, NextStep, Step, look};
 use crate::postgres::{claim, deferred, sweep};
 use crate::relay::source::{
-    Closing, DeferredRow, Ends, HOLD_MIN, Settling, Source, StoredLimit, TakeReply, Waiting,
-    hold_after,
+    Closing, DeferredRow, Ends, Settling, Source, StoredLimit, TakeReply, Waiting,
 };
 use crate::schema::{self, Database};
-use crate::session::{ListLimit, SqlResult, TextRow, read_ends, read_names, unreadable};
+use crate::session::{ListLimit, SqlResult, TextRow, read_ends, unreadable};
 
 /// A look that takes so much longer than the quickest makes a step of what is visible, so that the
 /// next is short again.
@@ -28,6 +27,10 @@ const LOOK_LONG: Duration = Duration::from_millis(5);
 const COUNTED_MAX: usize = 100_000;
 /// How long a request may take.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
+/// How long other relays leave a page alone: twice as long as the last one took, since a page that
+/// takes longer than it is held is pushed in vain, and between these. A look believes in up to a minute.
+const HOLD_MIN: Duration = Duration::from_secs(3);
+const HOLD_MAX: Duration = Duration::from_secs(45);
 /// The server ends it before: what is given up here would go on there, and wait for locks.
 const STATEMENT_MAX: &str = "set local statement_timeout = '20s'";
 /// An outbox in PostgreSQL.
@@ -124,9 +127,9 @@ impl<S: Session + 'static> PostgresSource<S> {
                 };
                 let page = page::read(&rows, limit, is_repeated)?;
                 self.list_limit.listed(limit, page.found, page.rows.len());
-                let (rows, has_deferred) = (page.rows.clone(), page.has_deferred);
+                let rows = page.rows.clone();
                 self.taken = Some((claim, page, began));
-                Ok(TakeReply::Rows { rows, has_deferred })
+                Ok(TakeReply::Rows(rows))
             }
         }
     }
@@ -180,7 +183,7 @@ impl<S: Session + 'static> PostgresSource<S> {
         let sql = claim::close((&step, self.hold), &page.places, &closing);
         let is_passed = self.step(&step, &sql).await?.is_some();
         let took = began.elapsed();
-        self.hold = hold_after(took);
+        self.hold = (2 * took).clamp(HOLD_MIN, HOLD_MAX);
         if !is_passed {
             let hold = self.hold;
             tracing::debug!(
@@ -320,11 +323,7 @@ impl<S: Session + 'static> Source for PostgresSource<S> {
     }
 
     fn groups(&mut self, behind: String) -> BoxFuture<'_, Result<Vec<String>>> {
-        Box::pin(async move { read_names(self.run(&deferred::groups(&behind)).await?) })
-    }
-
-    fn deferred_keys(&mut self, keys: Vec<String>) -> BoxFuture<'_, Result<Vec<String>>> {
-        Box::pin(async move { read_names(self.run(&deferred::keys(&keys)).await?) })
+        Box::pin(async move { deferred::read_groups(&self.run(&deferred::groups(&behind)).await?) })
     }
 
     fn take_deferred(

@@ -1,7 +1,7 @@
 //! Groups: the events of one bucket of a queue, which the store takes or refuses together. One that it
 //! does not take now has a retry time of its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use duly::__outbox::delay_after;
@@ -44,6 +44,10 @@ struct Scan {
     began: Option<Instant>,
     /// Behind this row.
     behind: i64,
+    /// What the passed rows are the first of: a later one of the same would overtake it.
+    failed: HashSet<String>,
+    /// Whether all rows that were taken last follow one that was passed.
+    is_skipping: bool,
 }
 
 /// The deferred rows of a group that are to be taken next.
@@ -51,6 +55,15 @@ struct Scan {
 pub(crate) struct NextRows {
     pub(crate) behind: i64,
     pub(crate) limit: usize,
+}
+
+/// How far a push of deferred rows has come.
+#[derive(Debug)]
+pub(crate) struct ScanStep {
+    /// The last row that was tried.
+    pub(crate) last: i64,
+    /// What the rows that were not accepted are the first of.
+    pub(crate) failed: Vec<String>,
 }
 
 impl Group {
@@ -66,6 +79,11 @@ impl Group {
 }
 
 impl Groups {
+    /// Returns whether rows of it wait among the deferred ones, as far as is known.
+    pub(crate) fn has_rows(&self, name: &str) -> bool {
+        self.known.get(name).is_some_and(|group| group.has_rows)
+    }
+
     /// Returns which of its rows are to be taken next: of a group that has failed one, to see whether it
     /// goes on.
     pub(crate) fn next_rows(&mut self, name: &str, now: Instant) -> NextRows {
@@ -79,17 +97,35 @@ impl Groups {
         if group.failures == 0 && group.scan.began.is_some_and(is_old) {
             group.scan = Scan::default();
         }
+        let is_probe = group.failures > 0 && !group.scan.is_skipping;
         NextRows {
             behind: group.scan.behind,
-            limit: if group.failures > 0 { 1 } else { PAGE_MAX },
+            limit: if is_probe { 1 } else { PAGE_MAX },
         }
     }
 
+    /// Returns whether a row of it follows one that was passed.
+    pub(crate) fn follows_passed(&self, name: &str, key: &str) -> bool {
+        let group = self.known.get(name);
+        group.is_some_and(|group| group.scan.failed.contains(key))
+    }
+
+    /// Notes that its rows up to this one follow others that were passed.
+    pub(crate) fn skipped(&mut self, name: &str, last: i64, now: Instant) {
+        self.scanned(name, (last, true), now);
+    }
+
     /// Notes that its rows up to this one were tried.
-    pub(crate) fn tried(&mut self, name: &str, last: i64, now: Instant) {
+    pub(crate) fn tried(&mut self, name: &str, step: ScanStep, now: Instant) {
+        let scan = self.scanned(name, (step.last, false), now);
+        scan.failed.extend(step.failed);
+    }
+
+    fn scanned(&mut self, name: &str, to: (i64, bool), now: Instant) -> &mut Scan {
         let scan = &mut self.of(name, now).scan;
         scan.began.get_or_insert(now);
-        scan.behind = last;
+        (scan.behind, scan.is_skipping) = to;
+        scan
     }
 
     /// Returns whether its events are not to be pushed now: the last push has failed or is under way.

@@ -9,7 +9,7 @@ use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 
 use crate::relay::settle::RowOutcome;
-use crate::relay::source::{Row, RowContent, Waits};
+use crate::relay::source::{Row, RowContent};
 
 /// How long a push may take, with the look-ups that follow; what it came to is then unknown. Less than
 /// a claim of deferred rows.
@@ -23,17 +23,12 @@ pub(crate) struct RowEvent {
     /// Its place there.
     pub(crate) place: usize,
     pub(crate) event: StagedEvent,
-    /// What those have in common among which the order decides which of them stands.
-    pub(crate) order_key: Option<String>,
 }
 
 impl RowEvent {
-    pub(crate) fn new(place: usize, event: StagedEvent) -> Self {
-        Self {
-            place,
-            order_key: event.order_key(),
-            event,
-        }
+    /// Returns whether its order among others decides which of them stands.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.event.order_key().is_some()
     }
 }
 
@@ -42,6 +37,8 @@ impl RowEvent {
 pub(crate) struct GroupResult {
     pub(crate) outcomes: Vec<(usize, RowOutcome)>,
     pub(crate) failure: Option<Error>,
+    /// The order keys of the events that were not settled.
+    pub(crate) failed_keys: Vec<String>,
 }
 
 impl GroupResult {
@@ -61,6 +58,7 @@ impl GroupResult {
         Self {
             outcomes: places.map(|place| (place, RowOutcome::Unknown)).collect(),
             failure: Some(failure),
+            failed_keys: Vec::new(),
         }
     }
 }
@@ -70,8 +68,8 @@ impl GroupResult {
 pub(crate) struct PageEvents {
     /// By row: what became of one that is not pushed.
     pub(crate) outcomes: Vec<Option<RowOutcome>>,
-    /// Where each row waits that is.
-    pub(crate) waits: Vec<Option<Waits>>,
+    /// The name of the group of each row that is.
+    pub(crate) names: Vec<Option<String>>,
     pub(crate) groups: BTreeMap<String, Vec<RowEvent>>,
 }
 
@@ -79,7 +77,7 @@ pub(crate) struct PageEvents {
 pub(crate) fn page_events(bus: &Bus, rows: &[Row]) -> PageEvents {
     let mut page = PageEvents::default();
     for (place, row) in rows.iter().enumerate() {
-        let (mut outcome, mut waits) = (None, None);
+        let (mut outcome, mut name) = (None, None);
         match &row.content {
             RowContent::Staged(bytes) => match StagedEvent::decode(bytes) {
                 // Nothing else would ever change what the store says of that id.
@@ -88,12 +86,10 @@ pub(crate) fn page_events(bus: &Bus, rows: &[Row]) -> PageEvents {
                 }
                 Ok(event) => {
                     let group = format!("{}/{}", event.queue(), event.bucket());
-                    let event = RowEvent::new(place, event.repeated(row.is_repeated));
-                    waits = Some(Waits {
-                        group: group.clone(),
-                        order_key: event.order_key.clone(),
-                    });
-                    page.groups.entry(group).or_default().push(event);
+                    let event = event.repeated(row.is_repeated);
+                    let event = RowEvent { place, event };
+                    page.groups.entry(group.clone()).or_default().push(event);
+                    name = Some(group);
                 }
                 Err(error) => outcome = Some(RowOutcome::refused(with_causes(&error))),
             },
@@ -101,7 +97,7 @@ pub(crate) fn page_events(bus: &Bus, rows: &[Row]) -> PageEvents {
             RowContent::Unreadable(why) => outcome = Some(RowOutcome::refused(why.clone())),
         }
         page.outcomes.push(outcome);
-        page.waits.push(waits);
+        page.names.push(name);
     }
     page
 }
@@ -118,7 +114,11 @@ pub(crate) async fn push_group(bus: &Bus, events: &[RowEvent]) -> GroupResult {
                 failure.get_or_insert(error);
             }
         }
-        GroupResult { outcomes, failure }
+        GroupResult {
+            outcomes,
+            failure,
+            failed_keys: Vec::new(),
+        }
     };
     let pushed = tokio::time::timeout(PUSH_MAX, push).await;
     pushed.unwrap_or_else(|_| {
@@ -143,6 +143,11 @@ pub(crate) async fn push_deferred(bus: &Bus, events: &[RowEvent]) -> GroupResult
     let lookups = stream::iter(lookups).for_each_concurrent(LOOKUPS_AT_ONCE, |it| it);
     // What there was no time for stays as it is, and is pushed again.
     drop(timeout_at(deadline, lookups).await);
+    let outcomes = result.outcomes.iter().map(|(_, outcome)| outcome);
+    let failed = events.iter().zip(outcomes);
+    let failed = failed.filter(|(_, outcome)| !outcome.is_settled());
+    let failed = failed.filter_map(|(row, _)| row.event.order_key());
+    result.failed_keys = failed.collect();
     result
 }
 

@@ -1,6 +1,6 @@
 //! The pushes under way: those of the page at hand, and those that go on beside the pages.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
+use crate::relay::groups::ScanStep;
 use crate::relay::meters;
 use crate::relay::push::{
     GroupResult, PageEvents, RowEvent, page_events, push_deferred, push_group,
@@ -18,7 +19,7 @@ use crate::relay::push::{
 use crate::relay::report::OutcomeCounts;
 use crate::relay::run::Run;
 use crate::relay::settle::{RowOutcome, RowResult, settling};
-use crate::relay::source::{Row, Source, Waits};
+use crate::relay::source::{Row, Source};
 
 /// A page waits no longer for its pushes; what they come to is then unknown, and its rows are deferred.
 /// Less than the time for which a page is held.
@@ -111,56 +112,39 @@ fn result(joined: std::result::Result<PushDone, JoinError>) -> Option<PushDone> 
 }
 
 impl<S: Source> Run<S> {
-    /// Pushes rows, and returns what became of each; it says whether others are deferred.
-    pub(crate) async fn push_page(
-        &mut self,
-        rows: &[Row],
-        has_deferred: bool,
-    ) -> Result<Vec<RowResult>> {
+    /// Pushes rows, and returns what became of each.
+    pub(crate) async fn push_page(&mut self, rows: &[Row]) -> Result<Vec<RowResult>> {
         let PageEvents {
             mut outcomes,
-            waits,
+            names,
             groups,
         } = page_events(&self.bus, rows);
-        let before = if has_deferred {
-            self.deferred_before(groups.values().flatten()).await?
-        } else {
-            HashSet::new()
-        };
-        self.push_groups(groups, before, &mut outcomes).await?;
+        if groups.values().flatten().any(RowEvent::is_ordered) {
+            self.list_groups().await?; // another relay may have deferred others of their keys
+        }
+        self.push_groups(groups, &mut outcomes).await;
         let bytes_max = self.source.instead_bytes_max();
-        let rows = outcomes.into_iter().zip(waits).zip(rows);
+        let rows = outcomes.into_iter().zip(names).zip(rows);
         let row =
-            |((outcome, waits), row): ((Option<RowOutcome>, Option<Waits>), &Row)| RowResult {
+            |((outcome, group), row): ((Option<RowOutcome>, Option<String>), &Row)| RowResult {
                 outcome: outcome.unwrap_or(RowOutcome::Unknown).within(bytes_max), // each has one
-                waits,
+                group,
                 is_repeated: row.is_repeated,
             };
         Ok(rows.map(row).collect())
     }
 
-    /// Returns the order keys of events of which earlier ones are deferred.
-    async fn deferred_before(
-        &mut self,
-        events: impl Iterator<Item = &RowEvent>,
-    ) -> Result<HashSet<String>> {
-        let keys: HashSet<_> = events.filter_map(|it| it.order_key.clone()).collect();
-        if keys.is_empty() {
-            return Ok(keys);
-        }
-        let keys = keys.into_iter().collect();
-        let found = self.call(move |it| it.deferred_keys(keys)).await?;
-        Ok(found.into_iter().collect())
+    /// Returns whether rows of a group wait among the deferred ones, as far as the last list told.
+    fn may_have_rows(&self, group: &str) -> bool {
+        self.groups.has_rows(group) || !self.group_list.behind.is_empty()
     }
 
-    /// Pushes the events of a page, and notes what became of each. Those that have these order keys
-    /// wait, as earlier ones are deferred.
+    /// Pushes the events of a page, and notes what became of each.
     async fn push_groups(
         &mut self,
         groups: BTreeMap<String, Vec<RowEvent>>,
-        mut before: HashSet<String>,
         outcomes: &mut [Option<RowOutcome>],
-    ) -> Result<()> {
+    ) {
         let is_late = self.pushes.tasks.len() > self.pushes.retries; // of a page before
         let patience = if is_late || !self.groups.is_well() {
             PATIENCE_BESIDE
@@ -177,12 +161,10 @@ impl<S: Source> Run<S> {
             let mut behind = Vec::new();
             for (group, mut events) in groups {
                 let is_blocked = self.groups.is_blocked(&group);
-                if !is_blocked {
-                    let is_behind = |event: &RowEvent| {
-                        let key = event.order_key.as_ref();
-                        key.is_some_and(|key| before.contains(key))
-                    };
-                    let (behind, others): (Vec<_>, _) = events.into_iter().partition(is_behind);
+                if !is_blocked && self.may_have_rows(&group) {
+                    // They would overtake others of their keys.
+                    let (behind, others): (Vec<_>, _) =
+                        events.into_iter().partition(RowEvent::is_ordered);
                     for event in behind {
                         outcomes[event.place] = Some(RowOutcome::NotYet);
                     }
@@ -218,11 +200,6 @@ impl<S: Source> Run<S> {
             };
             if !matches!(done.of, PushOf::Page(of) if of == page) {
                 self.pushed(done).await;
-                if !before.is_empty() {
-                    // Those of the earlier ones that were accepted are gone.
-                    let events = groups.iter().flat_map(|(_, events)| events);
-                    before = self.deferred_before(events).await?;
-                }
                 continue;
             }
             open -= 1;
@@ -234,7 +211,6 @@ impl<S: Source> Run<S> {
         if !is_failed && self.groups.is_well() {
             self.store.succeeded();
         }
-        Ok(())
     }
 
     /// Waits a moment for the pushes under way, settles what they came to, and gives back what this
@@ -273,13 +249,14 @@ impl<S: Source> Run<S> {
     /// Takes note of a push that has gone on beside the pages.
     pub(crate) async fn pushed(&mut self, done: PushDone) {
         let (is_accepted, began) = (done.result.is_accepted(), Instant::now());
-        let group = done.group;
-        let outcomes = self.ended(&group, done.result);
+        let (group, mut result) = (done.group, done.result);
+        let failed = std::mem::take(&mut result.failed_keys);
+        let outcomes = self.ended(&group, result);
         // The rows of a page of before were deferred, and are pushed again.
         if let PushOf::Deferred { keys, last } = done.of {
             // Of many that have failed together one may be to blame, which is found by trying each.
             if is_accepted || outcomes.len() == 1 {
-                self.groups.tried(&group, last, began);
+                self.groups.tried(&group, ScanStep { last, failed }, began);
             }
             self.settle(&keys, outcomes).await;
             self.pushes.retries = self.pushes.retries.saturating_sub(1);

@@ -72,7 +72,15 @@ impl<S: Source> Run<S> {
             }
             last = row.key;
             match StagedEvent::decode(&row.event) {
-                Ok(event) => events.push(RowEvent::new(place, event.repeated(row.is_repeated))),
+                Ok(event) => {
+                    let key = event.order_key();
+                    if key.is_some_and(|key| self.groups.follows_passed(&group, &key)) {
+                        outcomes.push((place, RowOutcome::NotYet));
+                        continue;
+                    }
+                    let event = event.repeated(row.is_repeated);
+                    events.push(RowEvent { place, event });
+                }
                 Err(error) => outcomes.push((place, RowOutcome::refused(error.to_string()))),
             }
         }
@@ -80,7 +88,7 @@ impl<S: Source> Run<S> {
             self.settle(&keys, outcomes).await;
         }
         if events.is_empty() {
-            self.groups.tried(&group, last, now);
+            self.groups.skipped(&group, last, now);
             return;
         }
         self.pushes.retries += 1;

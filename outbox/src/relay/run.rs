@@ -247,15 +247,15 @@ impl<S: Source> Run<S> {
         } else {
             match self.call(move |it| it.take()).await? {
                 TakeReply::Nothing | TakeReply::Locked => None,
-                TakeReply::Rows { rows, has_deferred } => Some((rows, has_deferred)),
+                TakeReply::Rows(rows) => Some(rows),
             }
         };
         self.database.succeeded();
         self.is_database_away = false;
-        let Some((rows, has_deferred)) = rows else {
+        let Some(rows) = rows else {
             return Ok(Turn::Nothing);
         };
-        let outcomes = self.push_page(&rows, has_deferred).await?;
+        let outcomes = self.push_page(&rows).await?;
         // The next relay pushes what a bus that was shut down has not taken.
         let may_defer =
             !self.is_closed && (self.deferred < DEFERRED_MAX || !self.is_store_away().await);
@@ -263,11 +263,7 @@ impl<S: Source> Run<S> {
         let counts = OutcomeCounts::of(outcomes.iter().take(passed).map(|row| &row.outcome));
         let closing = closing(outcomes, passed);
         let is_whole = closing.passed == rows.len();
-        let groups: BTreeSet<_> = closing
-            .deferred
-            .iter()
-            .map(|it| it.waits.group.clone())
-            .collect();
+        let groups: BTreeSet<_> = closing.deferred.iter().map(|it| it.group.clone()).collect();
         let deferred = closing.deferred.len() as u64;
         // Those of plain SQL, which are pushed next.
         let has_more = rows.len() == PAGE_MAX || !closing.instead.is_empty();

@@ -3,7 +3,7 @@
 use duly::__outbox::StagedPush;
 use duly::ErrorKind;
 
-use crate::relay::source::{Closing, Deferred, Instead, Refused, Settling, Waits};
+use crate::relay::source::{Closing, Deferred, Instead, Refused, Settling};
 
 /// The most bytes of a reason, which may quote what a user wrote; a column of MySQL has a limit.
 const REASON_BYTES_MAX: usize = 2_000;
@@ -75,8 +75,8 @@ impl RowOutcome {
 #[derive(Debug)]
 pub(crate) struct RowResult {
     pub(crate) outcome: RowOutcome,
-    /// Where an event waits if it is deferred.
-    pub(crate) waits: Option<Waits>,
+    /// The group of an event.
+    pub(crate) group: Option<String>,
     /// Whether it may have been pushed before it was taken.
     pub(crate) is_repeated: bool,
 }
@@ -84,7 +84,7 @@ pub(crate) struct RowResult {
 /// Returns how many rows of a page with these outcomes are passed: those that are not settled are
 /// deferred; if they may not be, it is passed up to the first of them.
 pub(crate) fn passed(rows: &[RowResult], may_defer: bool) -> usize {
-    let is_passed = |row: &&RowResult| row.outcome.is_settled() || may_defer && row.waits.is_some();
+    let is_passed = |row: &&RowResult| row.outcome.is_settled() || may_defer && row.group.is_some();
     rows.iter().take_while(is_passed).count()
 }
 
@@ -97,15 +97,15 @@ pub(crate) fn closing(rows: Vec<RowResult>, passed: usize) -> Closing {
     for (place, row) in rows.into_iter().enumerate() {
         let is_unknown = matches!(row.outcome, RowOutcome::Unknown);
         let is_repeated = row.is_repeated;
-        match (row.outcome, row.waits) {
+        match (row.outcome, row.group) {
             (RowOutcome::Accepted { .. } | RowOutcome::Unknown, _) if place >= passed => {
                 closing.is_repeated = true;
             }
             _ if place >= passed => {}
-            (RowOutcome::Unknown | RowOutcome::NotYet | RowOutcome::OutOfTime, Some(waits)) => {
+            (RowOutcome::Unknown | RowOutcome::NotYet | RowOutcome::OutOfTime, Some(group)) => {
                 closing.deferred.push(Deferred {
                     place,
-                    waits,
+                    group,
                     is_repeated: is_unknown || is_repeated,
                 });
             }
@@ -161,10 +161,7 @@ mod tests {
     fn row(outcome: RowOutcome) -> RowResult {
         RowResult {
             outcome,
-            waits: Some(Waits {
-                group: "orders/1".to_owned(),
-                order_key: None,
-            }),
+            group: Some("orders/1".to_owned()),
             is_repeated: false,
         }
     }

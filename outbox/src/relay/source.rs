@@ -12,29 +12,10 @@ pub(crate) const PAGE_MAX: usize = 1_000;
 /// The most bytes of a page of more than one row.
 pub(crate) const PAGE_BYTES: usize = 4 << 20;
 
-/// How long other relays leave a page alone, at least and at most. A reader believes in up to a minute.
-pub(crate) const HOLD_MIN: Duration = Duration::from_secs(3);
-const HOLD_MAX: Duration = Duration::from_secs(45);
-
-/// Returns how long the next page is held: twice as long as the last one took, since a page that takes
-/// longer than it is held is pushed in vain.
-pub(crate) fn hold_after(took: Duration) -> Duration {
-    (2 * took).clamp(HOLD_MIN, HOLD_MAX)
-}
-
 /// The most groups of deferred rows that a relay knows.
 pub(crate) const GROUPS_MAX: usize = 10_000;
 /// How long other relays leave deferred rows alone that one has taken.
 pub(crate) const CLAIM: Duration = Duration::from_secs(30);
-
-/// Returns the condition that a deferred row `d` of a group has no order key of those that are not behind
-/// this key, which it would overtake. The group is an expression; the other rows are read once.
-pub(crate) fn leads(group: &str, key: &str, behind: i64) -> String {
-    format!(
-        "(d.order_key = '' or d.order_key not in (select e.order_key \
-         from duly_outbox_deferred as e where e.bucket = {group} and e.{key} <= {behind}))"
-    )
-}
 
 /// An outbox, as a relay reads it.
 ///
@@ -62,16 +43,13 @@ pub(crate) trait Source: Send + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Returns which of these order keys deferred rows have.
-    fn deferred_keys(&mut self, keys: Vec<String>) -> BoxFuture<'_, Result<Vec<String>>>;
-
     /// Returns the groups behind a name that have deferred rows, in their order, at most
     /// [`GROUPS_MAX`].
     fn groups(&mut self, behind: String) -> BoxFuture<'_, Result<Vec<String>>>;
 
-    /// Takes deferred rows of a group in their order, those behind a key and at most so many: none
-    /// behind one that another relay has, and none behind one of its order key that is not taken. It has
-    /// then stored that they may have been pushed, and no other relay takes them for a while.
+    /// Takes deferred rows of a group in their order, those behind a key and at most so many, and none
+    /// behind one that another relay has. It has then stored that they may have been pushed, and no
+    /// other relay takes them for a while.
     fn take_deferred(
         &mut self,
         group: String,
@@ -112,11 +90,7 @@ pub(crate) enum TakeReply {
     /// Another relay is at work.
     Locked,
     /// Some rows, in the order in which they are to be pushed.
-    Rows {
-        rows: Vec<Row>,
-        /// Whether others are deferred, which they may have to stay behind.
-        has_deferred: bool,
-    },
+    Rows(Vec<Row>),
 }
 
 /// A row of an outbox.
@@ -178,24 +152,10 @@ pub(crate) struct Instead {
 #[derive(Clone, Debug)]
 pub(crate) struct Deferred {
     pub(crate) place: usize,
-    pub(crate) waits: Waits,
+    /// The group of its event.
+    pub(crate) group: String,
     /// Whether it may have been pushed already.
     pub(crate) is_repeated: bool,
-}
-
-/// Where an event waits that is deferred.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Waits {
-    pub(crate) group: String,
-    /// Behind the others of this order key, if it has one.
-    pub(crate) order_key: Option<String>,
-}
-
-impl Waits {
-    /// Returns the value of the column `order_key`.
-    pub(crate) fn order(&self) -> &str {
-        self.order_key.as_deref().unwrap_or_default()
-    }
 }
 
 /// A deferred row that was taken.

@@ -45,13 +45,6 @@ create table if not exists duly_outbox_server (
 ) engine = InnoDB;
 drop table if exists duly_outbox_identity; -- of an earlier form
 
--- The relay that takes rows now: others wait, as they might overtake those that it has.
-create table if not exists duly_outbox_turn (
-    only_row tinyint primary key,
-    holder varchar(16) character set ascii collate ascii_bin not null,
-    held_until bigint not null -- how long others leave it the turn
-) engine = InnoDB;
-
 -- What ids are derived from, of events by plain SQL without one; a copy of the database has the same.
 create table if not exists duly_outbox_salt (
     only_row tinyint primary key,
@@ -68,26 +61,9 @@ create table if not exists duly_outbox_deferred (
     held_until bigint not null default 0, -- and how long others leave it alone
     tries integer not null default 0, -- how often it was given back
     bucket varchar(600) character set utf8mb4 collate utf8mb4_bin not null,
-    order_key varchar(32) character set ascii collate ascii_bin not null default '', -- of those that keep their order
     event longblob not null,
-    key duly_outbox_deferred_by_place (bucket, n),
-    key duly_outbox_deferred_by_order (order_key, n)
+    key duly_outbox_deferred_by_bucket (bucket, n)
 ) engine = InnoDB;
--- Of an earlier form of the table, too.
-set @duly_outbox_add = if(
-    exists (
-        select * from information_schema.columns where table_schema = database()
-        and table_name = 'duly_outbox_deferred' and column_name = 'order_key'
-    ),
-    'do 0', 'alter table duly_outbox_deferred
-        add column order_key varchar(32) character set ascii collate ascii_bin not null default '''',
-        drop key duly_outbox_deferred_by_bucket,
-        add key duly_outbox_deferred_by_place (bucket, n),
-        add key duly_outbox_deferred_by_order (order_key, n)'
-);
-prepare duly_outbox_add from @duly_outbox_add;
-execute duly_outbox_add;
-deallocate prepare duly_outbox_add;
 
 -- Events that can never be accepted, each with the reason.
 create table if not exists duly_outbox_refused (
@@ -144,6 +120,5 @@ insert into duly_outbox (queue, payload, due, options) values (
     event_options
 );
 
-insert ignore into duly_outbox_turn values (1, '', 0);
 insert ignore into duly_outbox_salt values (1, uuid());
 insert ignore into duly_outbox_version values (1);

@@ -55,7 +55,6 @@ create table if not exists duly_outbox_deferred (
     repeated boolean not null, -- it may have been accepted already
     event bytea not null,
     bucket text not null,
-    order_key text not null default '', -- of the events that keep their order; empty for any other
     tries integer not null default 0, -- how often it was given back
     holder text not null default '', -- the relay that pushes it
     until timestamptz not null default 'epoch' -- and how long others leave it alone
@@ -99,7 +98,6 @@ do $$ declare lacking record; begin
     for lacking in
         select * from (values
             ('duly_outbox'::regclass, 'anew', 'boolean not null default false'),
-            ('duly_outbox_deferred'::regclass, 'order_key', 'text not null default '''''),
             ('duly_outbox_refused'::regclass, 'repeated', 'boolean not null default true')
         ) as needed (of_table, name, form)
         where not exists (select from pg_attribute where attrelid = of_table and attname = name)
@@ -109,8 +107,7 @@ do $$ declare lacking record; begin
     for lacking in
         select * from (values
             ('duly_outbox'::regclass, 'duly_outbox_by_xid', 'xid, n'),
-            ('duly_outbox_deferred'::regclass, 'duly_outbox_deferred_by_place', 'bucket, key'),
-            ('duly_outbox_deferred'::regclass, 'duly_outbox_deferred_by_order', 'order_key, key'),
+            ('duly_outbox_deferred'::regclass, 'duly_outbox_deferred_by_bucket', 'bucket, key'),
             ('duly_outbox_refused'::regclass, 'duly_outbox_refused_by_n', 'n'),
             ('duly_done'::regclass, 'duly_done_by_at', 'at')
         ) as needed (of_table, name, columns)
@@ -120,13 +117,6 @@ do $$ declare lacking record; begin
         )
     loop
         execute format('create index %I on %s (%s)', lacking.name, lacking.of_table, lacking.columns);
-    end loop;
-    -- An index of an earlier form.
-    for lacking in
-        select it.oid::regclass as name from pg_index join pg_class as it on it.oid = indexrelid
-        where indrelid = 'duly_outbox_deferred'::regclass and it.relname ~ 'deferred_by_bucket$'
-    loop
-        execute format('drop index %s', lacking.name);
     end loop;
     -- Without a replica identity PostgreSQL refuses updates and deletes of a table that is published,
     -- as all may be; these have no key.

@@ -42,14 +42,11 @@ create table if not exists duly_outbox_deferred (
     repeated integer not null, -- it may have been accepted already
     event blob not null,
     bucket text not null,
-    order_key text not null default '', -- of the events that keep their order; empty for any other
     tries integer not null default 0, -- how often it was given back
     holder text not null default '', -- the relay that pushes it
     until integer not null default 0 -- and how long others leave it alone
 ) strict;
-create index if not exists duly_outbox_deferred_by_place on duly_outbox_deferred (bucket, key);
-create index if not exists duly_outbox_deferred_by_order on duly_outbox_deferred (order_key, key);
-drop index if exists duly_outbox_deferred_by_bucket; -- of an earlier form
+create index if not exists duly_outbox_deferred_by_bucket on duly_outbox_deferred (bucket, key);
 
 -- Events that can never be accepted, each with the reason.
 create table if not exists duly_outbox_refused (

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
-use crate::relay::source::{CLAIM, DeferredRow, GROUPS_MAX, PAGE_BYTES, Settling, leads};
+use crate::relay::source::{CLAIM, DeferredRow, GROUPS_MAX, PAGE_BYTES, Settling};
 use crate::sqlite::driver::NOW;
 
 /// Lists the groups behind a name: each is one step through the index.
@@ -21,24 +21,6 @@ pub(crate) fn groups(connection: &Connection, behind: String) -> rusqlite::Resul
     Ok(names)
 }
 
-/// Lists which of these order keys deferred rows have.
-pub(crate) fn keys(
-    connection: &Connection,
-    mut keys: Vec<String>,
-) -> rusqlite::Result<Vec<String>> {
-    let sql = "select exists (select 1 from duly_outbox_deferred where order_key = ?1)";
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut failed = Ok(());
-    keys.retain(|key| {
-        let found = statement.query_row([key], |row| row.get::<_, bool>(0));
-        found.unwrap_or_else(|error| {
-            failed = Err(error);
-            false
-        })
-    });
-    failed.map(|()| keys)
-}
-
 /// Claims rows of a group for the relay `own`, up to the first that another one has, and reads them.
 pub(crate) fn take(
     connection: &mut Connection,
@@ -52,9 +34,7 @@ pub(crate) fn take(
         let sql = format!(
             "select key, repeated, event, \
              holder in ('', ?2) or until <= {NOW} or until > {NOW} + 60000 \
-             from duly_outbox_deferred as d where bucket = ?1 and key > ?3 and {} \
-             order by key limit ?4",
-            leads("?1", "key", behind)
+             from duly_outbox_deferred where bucket = ?1 and key > ?3 order by key limit ?4"
         );
         let mut statement = tx.prepare_cached(&sql)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);

@@ -2,5 +2,4 @@
 
 pub(crate) mod deferred;
 pub(crate) mod driver;
-mod earlier;
 pub(crate) mod source;

@@ -20,7 +20,6 @@ use crate::relay::source::{
 use crate::schema::{self, Database};
 use crate::sqlite::deferred;
 use crate::sqlite::driver::{NOW, failed};
-use crate::sqlite::earlier::add_columns;
 
 /// How long a call waits for other writers.
 const BUSY_MAX: Duration = Duration::from_secs(10);
@@ -128,12 +127,12 @@ impl SqliteSource {
         if is_empty.await? {
             return Ok(TakeReply::Nothing);
         }
-        let (page, rows, has_deferred) = self.run(claim).await?;
+        let (page, rows) = self.run(claim).await?;
         if rows.is_empty() {
             return Ok(TakeReply::Locked); // another relay was faster
         }
         self.taken = Some(page);
-        Ok(TakeReply::Rows { rows, has_deferred })
+        Ok(TakeReply::Rows(rows))
     }
 
     async fn close_page(&mut self, closing: Closing) -> Result<bool> {
@@ -145,8 +144,28 @@ impl SqliteSource {
     }
 }
 
-/// Stores that the next rows may have been pushed, and returns them, and whether others are deferred.
-fn claim(connection: &mut Connection) -> rusqlite::Result<(Page, Vec<Row>, bool)> {
+/// Adds what tables of an earlier form lack: SQL of SQLite cannot add a column only if there is none.
+fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for (table, column, of) in [
+        (
+            "duly_outbox_refused",
+            "repeated",
+            "integer not null default 1",
+        ),
+        ("duly_outbox", "anew", "integer not null default 0"),
+    ] {
+        let sql = "select count(*) > 0 and sum(name = ?2) = 0 from pragma_table_info(?1)";
+        let lacks: bool = tx.query_row(sql, [table, column], |row| row.get(0))?;
+        if lacks {
+            tx.execute(&format!("alter table {table} add column {column} {of}"), [])?;
+        }
+    }
+    tx.commit()
+}
+
+/// Stores that the next rows may have been pushed, and returns them.
+fn claim(connection: &mut Connection) -> rusqlite::Result<(Page, Vec<Row>)> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let (pushed, claims): (i64, i64) = tx.query_row(
         "update duly_outbox_step set claims = claims + 1 returning pushed, claims",
@@ -187,10 +206,8 @@ fn claim(connection: &mut Connection) -> rusqlite::Result<(Page, Vec<Row>, bool)
     if let Some(last) = page.numbers.last().filter(|last| **last > pushed) {
         tx.execute("update duly_outbox_step set pushed = ?1", [last])?;
     }
-    let has_deferred = "select exists (select 1 from duly_outbox_deferred)";
-    let has_deferred = tx.query_row(has_deferred, [], |row| row.get(0))?;
     tx.commit()?;
-    Ok((page, rows, has_deferred))
+    Ok((page, rows))
 }
 
 /// Returns how many bytes a value has.
@@ -259,14 +276,9 @@ fn close(connection: &mut Connection, page: &Page, closing: &Closing) -> rusqlit
     }
     for row in &closing.deferred {
         tx.execute(
-            "insert into duly_outbox_deferred (at, repeated, event, bucket, order_key) \
-             select at, ?2, event, ?3, ?4 from duly_outbox where n = ?1",
-            params![
-                number(row.place),
-                row.is_repeated || is_shared,
-                row.waits.group,
-                row.waits.order()
-            ],
+            "insert into duly_outbox_deferred (at, repeated, event, bucket) \
+             select at, ?2, event, ?3 from duly_outbox where n = ?1",
+            params![number(row.place), row.is_repeated || is_shared, row.group],
         )?;
     }
     let mut deleted = 0;
@@ -302,10 +314,6 @@ impl Source for SqliteSource {
 
     fn groups(&mut self, behind: String) -> BoxFuture<'_, Result<Vec<String>>> {
         Box::pin(self.run(|connection| deferred::groups(connection, behind)))
-    }
-
-    fn deferred_keys(&mut self, keys: Vec<String>) -> BoxFuture<'_, Result<Vec<String>>> {
-        Box::pin(self.run(|connection| deferred::keys(connection, keys)))
     }
 
     fn take_deferred(

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::wire;
 use crate::core::op::{NewEvent, Unique};
@@ -87,18 +87,13 @@ impl StagedEvent {
         self.is_given
     }
 
-    /// Returns what it has in common with the events among which the order of the pushes decides, which
-    /// are those of its queue with its unique key, or with an id that its caller chose: 32 digits,
-    /// whatever a key is.
+    /// Returns what it has in common with the events among which the order of the pushes decides: its
+    /// unique key, or an id that its caller chose.
     #[must_use]
     pub fn order_key(&self) -> Option<String> {
         let unique = self.event.envelope.unique.as_ref();
-        let own = unique.map(|key| format!("{} unique {key}", self.queue()));
-        let own = own.or_else(|| {
-            let id = || format!("{} {}", self.queue(), self.id());
-            self.is_given.then(id)
-        });
-        own.map(|own| format!("{:032x}", xxh3_128(own.as_bytes())))
+        let unique = unique.map(|key| format!("unique {key}"));
+        unique.or_else(|| self.is_given.then(|| self.id().to_string()))
     }
 
     /// Returns when it was prepared, which is no later than its first push.

@@ -64,7 +64,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a page is passed up to the first row that the store does not take, and the others wait",
         &[put(
             "relay::settle::passed",
-            "$row.outcome.is_settled() || «$may» && $row.waits.is_some()",
+            "$row.outcome.is_settled() || «$may» && $row.group.is_some()",
             "$may && false",
         )],
         outbox("a_queue_that_the_store_does_not_take_delays_no_other"),
@@ -83,20 +83,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "outbox-overtaken",
         "an event of a unique key is pushed before an earlier one that the store has not taken",
         &[
-            put_in_text(
-                "postgres::page::select",
-                "exists (select from duly_outbox_deferred)",
-                "false",
-            ),
-            put_in_text("relay::source::leads", "d.order_key = '' or", "true or"),
+            never("Run::push_groups", "!$is_blocked && self.may_have_rows(&$group)"),
+            never("Run::push_taken", "$key.is_some_and($..)"),
         ],
         outbox("after_an_outage_the_event_stands_that_a_direct_push_leaves"),
-    ),
-    InTransaction.bug(
-        "outbox-mysql-turns-ignored",
-        "MySQL: a relay takes rows while another one has some",
-        &[put_in_text("mysql::rows::turn", "where {holds}", "where true or {holds}")],
-        outbox("of_two_relays_none_overtakes_what_the_other_has"),
     ),
     InTransaction.bug(
         "outbox-mysql-cursor-by-number",
@@ -145,8 +135,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "outbox-slow-pages-in-vain",
         "a page that took longer than it was held is held no longer the next time",
         &[put(
-            "relay::source::hold_after",
-            "(2 * $took).clamp(HOLD_MIN, HOLD_MAX)",
+            "PostgresSource::close_page",
+            "self.hold = «(2 * $took).clamp(HOLD_MIN, HOLD_MAX)»",
             "HOLD_MIN",
         )],
         outbox("relays_whose_pages_take_long_go_on_beside_each_other"),

@@ -68,13 +68,17 @@ fn rows_that_are_not_accepted_are_passed_until_the_next_scan() {
     groups.deferred(name, now);
     let next = |behind, limit| NextRows { behind, limit };
     assert_eq!(groups.next_rows(name, now), next(0, 1));
-    groups.tried(name, 7, now);
+    let failed = vec!["unique job:9".to_owned()];
+    groups.tried(name, ScanStep { last: 7, failed }, now);
     assert_eq!(groups.next_rows(name, now), next(7, 1));
+    assert!(groups.follows_passed(name, "unique job:9"));
+    groups.skipped(name, 8, now);
+    assert_eq!(groups.next_rows(name, now), next(8, PAGE_MAX));
     groups.emptied(name, now);
-    assert!(groups.known[name].has_rows);
+    assert!(groups.has_rows(name) && !groups.follows_passed(name, "unique job:9"));
     assert_eq!(groups.next_rows(name, now), next(0, 1));
     groups.emptied(name, now);
-    assert!(!groups.known[name].has_rows);
+    assert!(!groups.has_rows(name));
 }
 
 /// More are deferred all the time, so that it comes to no end.
@@ -83,14 +87,17 @@ fn rows_that_were_passed_while_the_store_was_away_wait_for_no_end_of_the_others(
     let (mut groups, now, name) = (Groups::default(), Instant::now(), "orders/1");
     groups.end(name, false, now);
     groups.deferred(name, now);
-    groups.tried(name, 7, now);
+    let failed = vec!["unique job:9".to_owned()];
+    groups.tried(name, ScanStep { last: 7, failed }, now);
     let later = now + SCAN_MAX;
     assert_eq!(groups.next_rows(name, later).behind, 7, "it is away");
     groups.end(name, true, later);
     let next = groups.next_rows(name, later);
     assert_eq!((next.behind, next.limit), (0, PAGE_MAX));
+    assert!(!groups.follows_passed(name, "unique job:9"));
     for (after, behind) in [(1, 500), (4, 500), (5, 0)] {
-        groups.tried(name, 500, later);
+        let failed = Vec::new();
+        groups.tried(name, ScanStep { last: 500, failed }, later);
         let at = later + Duration::from_secs(after);
         assert_eq!(groups.next_rows(name, at).behind, behind, "{after} s");
     }
