@@ -65,8 +65,8 @@ fn calls(nodes: usize, events: u64, span_us: u64) -> f64 {
 #[test]
 fn many_nodes_ask_hardly_more_than_one() {
     let [one, twenty] = [1, 20].map(|nodes| {
-        let more = calls(nodes, 11_250, 187_500) - calls(nodes, 7_500, 125_000);
-        more / 3_750.0
+        let more = calls(nodes, 22_500, 375_000) - calls(nodes, 15_000, 250_000);
+        more / 7_500.0
     });
     eprintln!("calls an event: {one:.3} of one node, {twenty:.3} of twenty");
     assert!(one < 0.6 && twenty < 0.8, "{one}, {twenty}");
@@ -75,7 +75,7 @@ fn many_nodes_ask_hardly_more_than_one() {
 /// Two events a second and bucket: far enough apart for each node to look after every one of them.
 #[test]
 fn a_lone_event_is_looked_for_by_two_nodes_and_not_by_all() {
-    let [two, twenty] = [2, 20].map(|nodes| calls(nodes, 640, 5_000_000) / 640.0);
+    let [two, twenty] = [2, 20].map(|nodes| calls(nodes, 2_560, 20_000_000) / 2_560.0);
     assert!(
         twenty < two + 4.0,
         "{two}, {twenty}: the 18 others look too"
@@ -86,7 +86,7 @@ fn a_lone_event_is_looked_for_by_two_nodes_and_not_by_all() {
 /// one has ended.
 #[test]
 fn a_node_that_is_full_fetches_many_at_a_time() {
-    let each = calls(1, 15_000, 62_500) / 15_000.0;
+    let each = calls(1, 60_000, 250_000) / 60_000.0;
     eprintln!("calls an event: {each:.3}");
     assert!(each < 0.2, "{each}");
 }
