@@ -117,11 +117,11 @@ async fn act(world: &World, token: &str, action: &str, id: &str) -> Reply {
     visit_at(world, "/dashboard", Method::POST, &path, login, &form).await
 }
 
-/// Returns how many events of the schedule's queue wait.
-async fn waiting(world: &World) -> u64 {
+/// Returns how many events of the schedule's queue are due: those that were asked for. Its own one,
+/// of next year, comes and goes beside the test.
+async fn due(world: &World) -> u64 {
     let queue = world.get("/v1/ns/queues/report").await.is(200);
-    let count = |state: &str| queue[state].as_u64().unwrap();
-    count("scheduled") + count("ready")
+    queue["ready"].as_u64().unwrap()
 }
 
 async fn set_schedule(world: &World) {
@@ -146,9 +146,9 @@ async fn a_token_does_in_the_dashboard_what_it_does_over_http() {
         let tenant = Tenant(&world, token.clone());
         for (action, method, path, body) in pairs() {
             let id = world.publish("/api/ns/mail?delay=3600", "{}").await;
-            let before = waiting(&world).await;
+            let before = due(&world).await;
             let done = act(&world, &token, action, &id).await;
-            let after = waiting(&world).await;
+            let after = due(&world).await;
             let path = format!("/v1/ns{}", path.replace("{id}", &id));
             let sent = tenant.send(method, &path, &body).await;
             let [refused, over_http] = [&done, &sent].map(|it| it.status == 403);
@@ -227,11 +227,11 @@ async fn a_token_with_a_limit_of_pushes_runs_no_schedule_in_the_dashboard() {
         let token = world.new_token("ns", "").await;
         let path = format!("/token/ns/{token}/limit");
         world.admin_with(Method::PUT, &path, limit).await.is(200);
-        let before = waiting(&world).await;
+        let before = due(&world).await;
         let run = act(&world, &token, "run-schedule", "").await;
         assert_eq!(run.status, if runs { 303 } else { 403 }, "{limit}: {run:?}");
         assert_eq!(run.text.contains("limit"), !runs, "{limit}: {run:?}");
-        let pushed = waiting(&world).await - before;
+        let pushed = due(&world).await - before;
         assert_eq!(pushed, u64::from(runs), "{limit}");
         // Over HTTP it is counted.
         let run = world
