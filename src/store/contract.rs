@@ -17,6 +17,9 @@ use crate::store::future::StoreFuture;
 use crate::store::outbox::{self, Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
 use crate::store::records::RecordTable;
 
+/// The fallback poll of a store that says nothing else.
+pub(super) const FALLBACK_POLL_EVERY: Duration = Duration::from_secs(30);
+
 /// The durable side of the bus: it holds events until they are handled.
 ///
 /// A store is anything that passes the contract suite of the crate `duly-conformance`, which tests
@@ -202,7 +205,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// nothing is known to be due and for which no notification has come. Covers notifications that
     /// get lost. Default: 30 s.
     fn fallback_poll_every(&self) -> Duration {
-        Duration::from_secs(30)
+        FALLBACK_POLL_EVERY
     }
 
     /// Counts the connections to the servers so far: on another one a server may lack what was accepted

@@ -1,196 +1,67 @@
 //! A store as the bus calls it: its panics become errors, since a store may be anybody's, and its
 //! calls are timed and counted.
 
+mod guard;
+mod table;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use self::guard::{Call, Guard};
+use self::table::TableProxy;
 use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{Delivery, NewEvent, Response, StoreOp};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
-use crate::metrics::StoreCallMetrics;
-use crate::panics;
 use crate::record::Cursor;
-use crate::store::contract::{KnownBuckets, Store, Watcher};
+use crate::store::contract::{FALLBACK_POLL_EVERY, KnownBuckets, Store, Watcher};
 use crate::store::control::{Control, Setting};
 use crate::store::damage::{CheckTask, Damage};
 use crate::store::durability::Durability;
-use crate::store::future::{StoreFuture, panicked};
+use crate::store::future::StoreFuture;
 use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
 use crate::store::records::RecordTable;
-use crate::time::{Clock, Mono, SystemClock};
-
-macro_rules! calls {
-    ($($call:ident = $name:literal,)+) => {
-        /// The calls that are no operation.
-        #[derive(Clone, Copy, Debug)]
-        enum Call {
-            $($call,)+
-        }
-
-        impl Call {
-            /// Their names in metrics, by variant.
-            const METRICS: &[&str] = &[$($name,)+];
-        }
-    };
-}
-
-calls! {
-    PollMembers = "poll_members",
-    Controls = "controls",
-    ControlOf = "control_of",
-    Set = "set",
-    Buckets = "buckets",
-    BucketsOf = "buckets_of",
-    Starting = "starting",
-    EraseRecords = "erase_records",
-    CheckBucket = "check_bucket",
-    CheckStore = "check_store",
-    Close = "close",
-    Outboxes = "outboxes",
-    ReadOutbox = "read_outbox",
-    TrimOutbox = "trim_outbox",
-}
-
-impl Call {
-    /// Its place among all calls, behind the operations.
-    fn place(self) -> usize {
-        StoreOp::METRICS.len() + self as usize
-    }
-}
+use crate::time::{Clock, SystemClock};
 
 /// A store whose calls do not panic, if it guards, and are counted, if it has a meter. The futures
 /// that it returns do not panic either, as those of any store ([`StoreFuture`]).
 pub(crate) struct StoreProxy {
     near: Arc<dyn Store>,
-    guards: bool,
+    guard: Guard,
     is_shared: bool,
     durability: Durability,
-    meter: Option<Arc<Meter>>,
-}
-
-struct Meter {
-    clock: Arc<dyn Clock>,
-    calls: Vec<StoreCallMetrics>,
-}
-
-/// A call that is dropped after this long without a reply counts as failed.
-const UNANSWERED_AFTER: Duration = Duration::from_secs(10);
-
-/// A call in flight. One that is dropped before its reply was cancelled by its caller: its duration
-/// is a lower bound and its result unknown. It counts as an error of the store only if the store
-/// had time enough to reply.
-struct InFlightCall {
-    meter: Arc<Meter>,
-    place: usize,
-    since: Mono,
-    /// The result; `None` until the store has replied.
-    answered: Option<Option<ErrorKind>>,
-}
-
-/// The names of all calls in metrics, by their places.
-fn names() -> impl Iterator<Item = &'static str> {
-    let others = Call::METRICS.iter().copied();
-    StoreOp::METRICS.into_iter().chain(others)
 }
 
 impl StoreProxy {
     /// Stands before `near`: with `clock` it counts, by metric handles of the recorder that is
     /// installed now.
     pub(crate) fn new(near: Arc<dyn Store>, guards: bool, clock: Option<&Arc<dyn Clock>>) -> Self {
-        let meter = |clock| {
-            Arc::new(Meter {
-                clock: Arc::clone(clock),
-                calls: names().map(StoreCallMetrics::new).collect(),
-            })
-        };
         Self {
-            guards,
+            guard: Guard::new(guards, clock),
             is_shared: near.is_shared(),
             durability: near.durability(),
-            meter: clock.map(meter),
             near,
         }
     }
 
     /// Calls the store; `Err`: the words of a panic.
     fn caught<T>(&self, call: impl FnOnce(&dyn Store) -> T) -> std::result::Result<T, String> {
-        if self.guards {
-            panics::caught(|| call(&*self.near))
-        } else {
-            Ok(call(&*self.near))
-        }
+        self.guard.caught(|| call(&*self.near))
     }
 
     /// A call that returns at once.
     fn now<T>(&self, call: impl FnOnce(&dyn Store) -> Result<T>) -> Result<T> {
-        self.caught(call)
-            .unwrap_or_else(|words| Err(panicked(&words)))
+        self.guard.now(|| call(&*self.near))
     }
 
-    /// Starts the timer before it makes the call.
     fn timed<T: Send + 'static>(
         &self,
         place: usize,
         call: impl FnOnce(&dyn Store) -> StoreFuture<T>,
     ) -> StoreFuture<T> {
-        let start = || {
-            self.caught(call)
-                .unwrap_or_else(|words| StoreFuture::ready(Err(panicked(&words))))
-        };
-        let Some(meter) = &self.meter else {
-            return start();
-        };
-        let since = meter.clock.mono();
-        let response = start();
-        if let Some(answered) = response.peek() {
-            meter.ended(place, since, answered.as_ref().err().map(Error::kind));
-            return response;
-        }
-        let mut timed = InFlightCall {
-            meter: Arc::clone(meter),
-            place,
-            since,
-            answered: None,
-        };
-        StoreFuture::new(async move {
-            let response = response.await;
-            timed.answered(response.as_ref().err());
-            response
-        })
-    }
-}
-
-impl Meter {
-    /// Counts a call, which has ended, whatever panics of the recorder.
-    fn ended(&self, place: usize, since: Mono, failed: Option<ErrorKind>) {
-        panics::reported(|| {
-            self.calls[place].took(self.clock.mono().since(since));
-            if let Some(kind) = failed {
-                self.calls[place].failed(kind, 1);
-            }
-        });
-    }
-}
-
-impl InFlightCall {
-    fn answered(&mut self, failed: Option<&Error>) {
-        self.answered = Some(failed.map(Error::kind));
-    }
-}
-
-impl Drop for InFlightCall {
-    fn drop(&mut self) {
-        let failed = match self.answered {
-            Some(failed) => failed,
-            None => {
-                let waited = self.meter.clock.mono().since(self.since);
-                (waited >= UNANSWERED_AFTER).then_some(ErrorKind::TimedOut)
-            }
-        };
-        self.meter.ended(self.place, self.since, failed);
+        self.guard.timed(place, || call(&*self.near))
     }
 }
 
@@ -259,11 +130,13 @@ impl Store for StoreProxy {
     }
 
     fn fallback_poll_every(&self) -> Duration {
-        self.near.fallback_poll_every()
+        let every = self.caught(|near| near.fallback_poll_every());
+        every.unwrap_or(FALLBACK_POLL_EVERY)
     }
 
+    /// None where the store's count panics, as on another one: what was accepted is looked after.
     fn connections(&self) -> u64 {
-        self.near.connections()
+        self.caught(|near| near.connections()).unwrap_or(0)
     }
 
     fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
@@ -277,15 +150,15 @@ impl Store for StoreProxy {
     /// Counts failures only: it is called for each attempt, and writes to memory at most.
     fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {
         let started = self.now(|near| near.starting(queue, deliveries));
-        if let (Some(meter), Err(error)) = (&self.meter, &started) {
-            let calls = &meter.calls[Call::Starting.place()];
-            panics::reported(|| calls.failed(error.kind(), 1));
+        if let Err(error) = &started {
+            self.guard.failed(Call::Starting.place(), error.kind());
         }
         started
     }
 
     fn records(&self) -> Option<Arc<dyn RecordTable>> {
-        self.near.records()
+        let near = self.caught(|near| near.records()).ok()??;
+        Some(Arc::new(TableProxy::new(near, self.guard.clone())))
     }
 
     fn erase_records(&self, places: Vec<Cursor>) -> StoreFuture<bool> {
@@ -330,19 +203,5 @@ impl Store for StoreProxy {
 
     fn close(&self) -> StoreFuture<()> {
         self.timed(Call::Close.place(), |near| near.close())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_operation_has_its_own_name() {
-        let name = |place: usize| names().nth(place);
-        assert_eq!(name(StoreOp::Stats.place()), Some("stats"));
-        assert_eq!(name(StoreOp::SWEEP.place()), Some("reap"));
-        assert_eq!(name(Call::Buckets.place()), Some("buckets"));
-        assert_eq!(name(Call::TrimOutbox.place()), names().last());
     }
 }

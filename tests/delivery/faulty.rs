@@ -73,6 +73,11 @@ pub(crate) struct Faulty {
     pub(crate) notes_fail: AtomicBool,
     #[allow(dead_code)] // of those who take this in, one needs it
     pub(crate) notes_panic: AtomicBool,
+    /// Whether it panics where it is asked how it is to be treated.
+    #[allow(dead_code)] // of those who take this in, one needs it
+    pub(crate) looks_panic: AtomicBool,
+    /// The records that it offers instead of the store's.
+    pub(crate) table: Mutex<Option<Arc<dyn RecordTable>>>,
     pub(crate) notes: AtomicUsize,
     pub(crate) asked: AtomicUsize,
     /// To its servers, so far.
@@ -103,6 +108,8 @@ impl Faulty {
             ahead_us: AtomicU64::new(0),
             notes_fail: AtomicBool::new(false),
             notes_panic: AtomicBool::new(false),
+            looks_panic: AtomicBool::new(false),
+            table: Mutex::default(),
             notes: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
@@ -111,6 +118,12 @@ impl Faulty {
             limit: Mutex::default(),
             before_limit: AtomicUsize::new(0),
         })
+    }
+
+    fn looked_at(&self) {
+        if self.looks_panic.load(Ordering::Relaxed) {
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
     }
 
     /// From now on each operation meets with what `faults` says.
@@ -251,7 +264,13 @@ impl Store for Faulty {
         self.shared
     }
 
+    fn fallback_poll_every(&self) -> Duration {
+        self.looked_at();
+        self.near.fallback_poll_every()
+    }
+
     fn connections(&self) -> u64 {
+        self.looked_at();
         self.connections.load(Ordering::Relaxed)
     }
 
@@ -314,7 +333,9 @@ impl Store for Faulty {
     }
 
     fn records(&self) -> Option<Arc<dyn RecordTable>> {
-        self.near.records()
+        self.looked_at();
+        let given = self.table.lock().expect("no test panics in there").clone();
+        given.or_else(|| self.near.records())
     }
 
     fn erase_records(&self, places: Vec<Cursor>) -> StoreFuture<bool> {

@@ -64,6 +64,28 @@ async fn reads_of_one_queue_are_timed_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn reads_of_the_records_in_a_file_are_timed_as_well() {
+    let (seen, _guard) = Seen::recording();
+    let world = World::embedded();
+    let way = Faulty::to(&world.store);
+    let probe = Probe::<u64>::new();
+    let (bus, _queue) = world.serve_by(way, ORDERS, &probe).await;
+    let calls = |op| {
+        let name = format!("duly_store_call_seconds{{op={op}}}");
+        seen.values(&name).len()
+    };
+    assert_eq!(["read_records", "read_minutes"].map(calls), [0; 2]);
+    bus.records().page().await.unwrap();
+    bus.records()
+        .queue("orders")
+        .minutes()
+        .page()
+        .await
+        .unwrap();
+    assert_eq!(["read_records", "read_minutes"].map(calls), [1; 2]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_fails_is_counted_by_operation_and_kind() {
     let (seen, _guard) = Seen::recording();
     let world = World::memory();

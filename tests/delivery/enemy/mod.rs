@@ -10,4 +10,5 @@ mod neighbours;
 mod parts;
 mod places;
 mod pulls;
+mod records;
 mod table;
