@@ -58,11 +58,13 @@ use crate::store::redis::link::script::Script;
 use crate::store::redis::script::call::{Call, CallContext};
 use crate::store::redis::script::reader::{ReplyReader, unreadable};
 
-/// Lists the operations that take one call: of each the connection, its module with its scripts, and
-/// what `call` and `read` of the module get of it.
+/// Lists all operations: those that take several calls, with the future that makes them, and those
+/// that take one: of each the connection, its module with its scripts, and what `call` and `read` of
+/// the module get of it. One that is left out does not compile.
 macro_rules! operations {
     (
         others { $($other:ident [$($of_other:ident),*];)* }
+        several($shared:ident, $pushes:ident, $bucket:ident) { $($several:pat => $calls:expr;)* }
         $($pattern:pat => $link:ident, $module:ident [$($script:ident),*], $given:expr;)*
     ) => {
         /// Returns the scripts on keys of a bucket.
@@ -71,10 +73,30 @@ macro_rules! operations {
             all.into_iter().map(|script| &**script)
         }
 
+        /// Applies an operation, in as many calls as it takes.
+        pub(in crate::store::redis) fn apply(
+            $shared: Arc<Shared>,
+            $pushes: Arc<Pushes>,
+            $bucket: BucketKey,
+            op: StoreOp,
+        ) -> StoreFuture<Response> {
+            match op {
+                $($several => StoreFuture::new(async move { $calls.await }),)*
+                op => StoreFuture::new(async move {
+                    if op.only_reads() {
+                        read_again(|| operate(&$shared, &$bucket, &op)).await
+                    } else {
+                        operate(&$shared, &$bucket, &op).await
+                    }
+                }),
+            }
+        }
+
+        #[allow(unused_variables)]
         fn call(context: &CallContext<'_>, op: &StoreOp) -> Result<Call> {
             match op {
                 $($pattern => $module::call(context, $given),)*
-                _ => Err(Error::invalid("the operation takes more than one call")),
+                $($several => Err(Error::invalid("the operation takes more than one call")),)*
             }
         }
 
@@ -83,7 +105,7 @@ macro_rules! operations {
         pub fn read(queue: &QueueName, op: &StoreOp, parts: ReplyReader) -> Result<DecodedReply> {
             match op {
                 $($pattern => $module::read(queue, parts, $given),)*
-                _ => Err(unreadable("several calls")),
+                $($several => Err(unreadable("several calls")),)*
             }
         }
 
@@ -91,7 +113,7 @@ macro_rules! operations {
         fn link_of<'a>(shared: &'a Shared, bucket: &BucketKey, op: &StoreOp) -> &'a ManagedConnection {
             match op {
                 $($pattern => connection!(shared, bucket, $link),)*
-                _ => shared.links.for_pushes(bucket),
+                $($several => shared.links.for_pushes(bucket),)*
             }
         }
     };
@@ -117,6 +139,19 @@ operations! {
         outbox [OUTBOX, TRIM];
         check [CHECK];
     }
+    several(shared, pushes, bucket) {
+        StoreOp::Push(events) => push::push(&pushes, &shared, bucket, events);
+        StoreOp::Settle { node, settlements, started } =>
+            settle::settle(&shared, &bucket, node, &settlements, started, 0);
+        StoreOp::Update { id, payload, by, dead_only } =>
+            update::update(&shared, &bucket, id, &payload, by.as_deref(), dead_only);
+        StoreOp::EditAndRevive(edit) => update::edit_and_revive(&shared, &bucket, &edit);
+        StoreOp::Rewrite(rewritings) => rewrite::rewrite(&shared, &bucket, &rewritings);
+        StoreOp::Revive { ids, by } =>
+            revive::revive_or_drop(&shared, &bucket, &ids, by.as_deref(), true);
+        StoreOp::Drop { ids, by } =>
+            revive::revive_or_drop(&shared, &bucket, &ids, by.as_deref(), false);
+    }
     StoreOp::MoveDue { limit, calls } => work, move_due [MOVE_DUE], (*limit, *calls);
     StoreOp::Fetch(fetch) => work, fetch [FETCH], fetch;
     StoreOp::Heartbeat { node, holds, started } => pulse, heartbeat [HEARTBEAT],
@@ -134,51 +169,6 @@ operations! {
     StoreOp::ReadDead { after, limit } => own, read_dead [READ_DEAD], (*after, *limit);
     StoreOp::Stats => own, stats [STATS], ();
     StoreOp::Forecast { within } => own, forecast [FORECAST], within;
-}
-
-/// Applies an operation, in as many calls as it takes.
-pub(in crate::store::redis) fn apply(
-    shared: Arc<Shared>,
-    pushes: Arc<Pushes>,
-    bucket: BucketKey,
-    op: StoreOp,
-) -> StoreFuture<Response> {
-    match op {
-        StoreOp::Push(events) => {
-            StoreFuture::new(async move { push::push(&pushes, &shared, bucket, events).await })
-        }
-        StoreOp::Settle {
-            node,
-            settlements,
-            started,
-        } => StoreFuture::new(async move {
-            settle::settle(&shared, &bucket, node, &settlements, started, 0).await
-        }),
-        StoreOp::Update {
-            id,
-            payload,
-            by,
-            dead_only,
-        } => StoreFuture::new(async move {
-            update::update(&shared, &bucket, id, &payload, by.as_deref(), dead_only).await
-        }),
-        StoreOp::EditAndRevive(edit) => {
-            StoreFuture::new(async move { update::edit_and_revive(&shared, &bucket, &edit).await })
-        }
-        StoreOp::Rewrite(rewritings) => {
-            StoreFuture::new(async move { rewrite::rewrite(&shared, &bucket, &rewritings).await })
-        }
-        StoreOp::Revive { ids, by } => StoreFuture::new(async move {
-            revive::revive_or_drop(&shared, &bucket, &ids, by.as_deref(), true).await
-        }),
-        StoreOp::Drop { ids, by } => StoreFuture::new(async move {
-            revive::revive_or_drop(&shared, &bucket, &ids, by.as_deref(), false).await
-        }),
-        op if op.only_reads() => {
-            StoreFuture::new(async move { read_again(|| operate(&shared, &bucket, &op)).await })
-        }
-        op => StoreFuture::new(async move { operate(&shared, &bucket, &op).await }),
-    }
 }
 
 /// Executes an operation that takes one call.
