@@ -12,7 +12,7 @@ use duly::config::NodeOptions;
 use duly::event::{BucketId, BucketKey};
 use duly::prelude::*;
 use duly::records::NodeId;
-use duly::store::operation::{Delivery, FetchReport, Holding, Reply, RequestId, Response, StoreOp};
+use duly::store::operation::{Delivery, FetchReport, Reply, RequestId, Response, StoreOp};
 use duly::testing::{Probe, TestBus};
 use duly::time::{Mono, Timestamp};
 use duly::{Annotation, QueueName};
@@ -270,12 +270,7 @@ impl Asking {
         };
         let reply = Reply::Fetched(FetchReport {
             deliveries: vec![delivery],
-            ready: 0,
-            next_due: None,
-            crowd_due: None,
-            full: false,
-            holding: Holding::default(),
-            aside: Default::default(),
+            ..FetchReport::default()
         });
         let answered = Input::Answered {
             call: self.call,

@@ -9,7 +9,7 @@ use duly::config::NodeOptions;
 use duly::event::{BucketId, BucketKey};
 use duly::records::NodeId;
 use duly::store::Member;
-use duly::store::operation::{FetchReport, Holding, Reply, Response, SetAside, StoreOp};
+use duly::store::operation::{FetchReport, Reply, Response, StoreOp};
 use duly::time::{Mono, Timestamp};
 
 /// A node that is no owner, whose first look has found nothing that is due before `DUE_MS`.
@@ -53,13 +53,8 @@ impl NextInLine {
     /// A fetch is answered: nothing is ready, and the event waits where it was.
     fn finds_nothing(&mut self, ms: u64, call: CallId) {
         let reply = Reply::Fetched(FetchReport {
-            deliveries: Vec::new(),
-            ready: 0,
             next_due: Some(Timestamp::from_millis(DUE_MS)),
-            crowd_due: None,
-            full: false,
-            aside: SetAside::default(),
-            holding: Holding::default(),
+            ..FetchReport::default()
         });
         let now_us = ms * 1_000;
         let response = Ok(Response { now_us, reply });

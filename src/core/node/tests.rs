@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::core::node::Node;
-use crate::core::op::{Delivery, FetchReport, Holding, MoveReport, Reply, Response, StoreOp};
+use crate::core::op::{Delivery, FetchReport, MoveReport, Reply, Response, StoreOp};
 use crate::core::options::NodeOptions;
 use crate::core::step::{Action, CallId, Input};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
@@ -42,13 +42,8 @@ fn response(node: &mut Node<()>, ms: u64, call: CallId, reply: Reply<()>) {
 /// A fetch brings nothing; `ready`: how many events are there.
 fn brings_nothing(node: &mut Node<()>, ms: u64, call: CallId, ready: usize) {
     let reply = Reply::Fetched(FetchReport {
-        deliveries: Vec::new(),
         ready,
-        next_due: None,
-        crowd_due: None,
-        full: false,
-        holding: Holding::default(),
-        aside: Default::default(),
+        ..FetchReport::default()
     });
     response(node, ms, call, reply);
 }
@@ -169,12 +164,7 @@ fn the_time_is_asked_for_once_shortly_before_an_event_is_due() {
         });
         let fetched = FetchReport {
             deliveries: deliveries.collect(),
-            ready: 0,
-            next_due: None,
-            crowd_due: None,
-            full: false,
-            holding: Holding::default(),
-            aside: Default::default(),
+            ..FetchReport::default()
         };
         response(&mut node, 2, fetch, Reply::Fetched(fetched));
         assert!(calls_for_time(&mut node, 94).is_empty(), "too early");

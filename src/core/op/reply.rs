@@ -97,6 +97,21 @@ pub struct FetchReport<B = Arc<Envelope>> {
     pub aside: SetAside,
 }
 
+/// That of a fetch which brought nothing.
+impl<B> Default for FetchReport<B> {
+    fn default() -> Self {
+        Self {
+            deliveries: Vec::new(),
+            ready: 0,
+            next_due: None,
+            crowd_due: None,
+            full: false,
+            holding: Holding::default(),
+            aside: SetAside::default(),
+        }
+    }
+}
+
 /// How many events were ended because they were of no use any more, and not leased. Each is told of
 /// once at most: by the first move or fetch of its bucket, of whichever node, after that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

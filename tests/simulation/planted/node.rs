@@ -8,7 +8,7 @@ use duly::ErrorKind;
 use duly::config::NodeOptions;
 use duly::event::Envelope;
 use duly::store::operation::{
-    AttemptOutcome, FetchReport, Holding, NewEvent, Reply, Response, SetAside, StartMark, StoreOp,
+    AttemptOutcome, FetchReport, NewEvent, Reply, Response, StartMark, StoreOp,
 };
 use duly::time::Mono;
 
@@ -140,15 +140,7 @@ impl World {
     /// A call of a node was given up: whether it is told so.
     pub fn tells_unknown(&mut self, from: Caller) -> Result<Response<Body>, ErrorKind> {
         if self.bug == Some(Bug::FetchNotRepeated) && self.planted.calls.contains(&from) {
-            let reply = Reply::Fetched(FetchReport {
-                deliveries: Vec::new(),
-                ready: 0,
-                next_due: None,
-                crowd_due: None,
-                full: false,
-                aside: SetAside::default(),
-                holding: Holding::default(),
-            });
+            let reply = Reply::Fetched(FetchReport::default());
             let now_us = self.store.buckets[0].now_us();
             return Ok(Response { now_us, reply });
         }
