@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from .blocking import Client
 from .client import AsyncClient
@@ -59,8 +60,10 @@ class Task(Generic[P, R]):
         replace: bool = False,
         attempts: int | None = None,
         expires: Span | None = None,
+        keep_payload: bool | None = None,
         version: int = 0,
         headers: Mapping[str, str] | None = None,
+        id: str | None = None,  # noqa: A002 - as in NewEvent
         idempotency_key: str | None = None,
     ) -> NewEvent:
         """Returns an event of this task, to push with others."""
@@ -71,10 +74,12 @@ class Task(Generic[P, R]):
             key=key,
             unique=unique,
             replace=replace,
-            attempts=attempts or self.attempts,
+            attempts=self.attempts if attempts is None else attempts,
             expires=expires,
+            keep_payload=keep_payload,
             version=version,
             headers=headers or {},
+            id=id,
             idempotency_key=idempotency_key,
         )
 
@@ -92,8 +97,27 @@ class Task(Generic[P, R]):
 
     async def apush_many(self, events: Iterable[NewEvent]) -> list[Pushed]:
         """As `push_many`, without blocking the loop."""
-        async with self.app.async_client() as client:
-            return await client.push_many(self.queue, events)
+        client = await self.app._shared_client()
+        return await client.push_many(self.queue, events)
+
+
+class _Shared:
+    """A client of a loop, which closes it when it ends, as it does with each async generator."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self.client = client
+        self._open = _kept(client)
+
+    async def open(self) -> None:
+        await self._open.__anext__()
+
+    async def close(self) -> None:
+        await self._open.aclose()
+
+
+async def _kept(client: AsyncClient) -> AsyncGenerator[None, None]:
+    async with client:
+        yield
 
 
 class App:
@@ -112,6 +136,7 @@ class App:
     ) -> None:
         self._url, self._token, self._namespace = url, token, namespace
         self._client: Client | None = None
+        self._shared: WeakKeyDictionary[asyncio.AbstractEventLoop, _Shared] = WeakKeyDictionary()
         self.tasks: dict[str, Task[Any, Any]] = {}
 
     @property
@@ -125,9 +150,25 @@ class App:
         """Returns a new client for the running loop; close it."""
         return AsyncClient(self._url, token=self._token, namespace=self._namespace)
 
+    async def _shared_client(self) -> AsyncClient:
+        """Returns the client of the running loop, which `apush` uses."""
+        loop = asyncio.get_running_loop()
+        shared = self._shared.get(loop)
+        if shared is None:
+            shared = self._shared[loop] = _Shared(self.async_client())
+            await shared.open()
+        return shared.client
+
+    async def aclose(self) -> None:
+        """Closes the connections of `apush` in the running loop, as the end of the loop does."""
+        shared = self._shared.pop(asyncio.get_running_loop(), None)
+        if shared is not None:
+            await shared.close()
+
     def configure(self, url: str, *, token: str, namespace: str) -> None:
         """Uses another server from now on, such as that of a test."""
         self.close()
+        self._shared.clear()
         self._url, self._token, self._namespace = url, token, namespace
 
     def close(self) -> None:
@@ -169,7 +210,13 @@ class App:
 
         return decorate
 
-    def workers(self, client: AsyncClient, queues: Iterable[str] | None = None) -> list[Worker]:
+    def workers(
+        self,
+        client: AsyncClient,
+        queues: Iterable[str] | None = None,
+        *,
+        grace: float = 25.0,
+    ) -> list[Worker]:
         """Returns a worker for each task, or for those of some queues."""
         chosen = list(self.tasks if queues is None else queues)
         unknown = [queue for queue in chosen if queue not in self.tasks]
@@ -184,19 +231,36 @@ class App:
                 concurrency=task.concurrency,
                 timeout=task.timeout,
                 ttr=task.ttr,
+                grace=grace,
             )
             for task in (self.tasks[queue] for queue in chosen)
         ]
 
-    def run(self, queues: Iterable[str] | None = None) -> None:
-        """Runs the workers of this program until TERM or INT."""
-        asyncio.run(self.arun(queues))
+    def run(
+        self,
+        queues: Iterable[str] | None = None,
+        *,
+        signals: bool = True,
+        grace: float = 25.0,
+    ) -> None:
+        """Runs the workers of this program until TERM or INT; they let handlers end within `grace`.
 
-    async def arun(self, queues: Iterable[str] | None = None, *, signals: bool = True) -> None:
+        Only the main thread has signals: another one runs the workers with `signals=False`, for as
+        long as the process lives.
+        """
+        asyncio.run(self.arun(queues, signals=signals, grace=grace))
+
+    async def arun(
+        self,
+        queues: Iterable[str] | None = None,
+        *,
+        signals: bool = True,
+        grace: float = 25.0,
+    ) -> None:
         """Runs the workers; cancelled, or by TERM or INT, it stops them in order."""
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(self.async_client())
-            workers = self.workers(client, queues)
+            workers = self.workers(client, queues, grace=grace)
 
             def stop() -> None:
                 for worker in workers:
