@@ -21,6 +21,9 @@ use crate::pages::records;
 use crate::questions::{MINUTE, at_minute, minute_of};
 use crate::text::{self, Fields, number, span};
 
+/// The minutes of a day.
+const DAY: u64 = 1_440;
+
 /// A span of time, in steps of some minutes.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
@@ -76,6 +79,8 @@ struct HistoryPage {
     extents: Vec<(String, &'static str, bool)>,
     earlier: String,
     later: Option<String>,
+    /// The day before this one, in UTC.
+    yesterday: String,
     between: String,
     totals: Vec<(&'static str, String)>,
     charts: Vec<Chart>,
@@ -180,6 +185,7 @@ pub(crate) async fn page(
             };
             to(&[("until", &until)])
         }),
+        yesterday: to(&[("span", "day"), ("until", &at_end(now / DAY * DAY))]),
         between: format!(
             "{} to {}, UTC",
             minute_text(begin),
@@ -197,7 +203,7 @@ pub(crate) async fn page(
         choose,
         queue: queue.map(|queue| queue.to_string()).unwrap_or_default(),
         span: extent.name,
-        until: fields.text("until"),
+        until: text::local(&fields, "until")?,
         frame: app.frame(&visit, "history", "History"),
     })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly_dashboard::Role;
 
-use crate::site::{Site, until};
+use crate::site::{Ahead, Site, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_span_has_its_values_and_leads_to_its_records() {
@@ -226,4 +226,54 @@ async fn a_queue_that_fails_now_is_told_among_hundreds_of_busy_ones() {
         page.contains("100% of attempts of mail-489 fail")
     })
     .await;
+}
+
+/// The total of the day before is one number, whatever the time of the day.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn yesterday_is_the_day_before_from_midnight_to_midnight() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let now = duly::time::Clock::wall_us(&duly::time::SystemClock::new()) / 1_000;
+    let (hour, day) = (3_600_000, 86_400_000);
+    let midnight = (now / day + 3) * day;
+    let open = async |at: u64| {
+        let clock = Ahead::by_ms(i64::try_from(at - now).unwrap());
+        let bus = duly::Bus::builder().settings(Default::default());
+        let bus = bus.store_url(format!("sqlite:{}", file.display()));
+        let bus = bus.clock(clock).only_registered().publish_only();
+        bus.start().await.unwrap()
+    };
+    // Two days ago, yesterday early and late, today.
+    for (at, many) in [
+        (midnight - 25 * hour, 1),
+        (midnight - 23 * hour, 2),
+        (midnight - hour, 4),
+        (midnight + hour, 8),
+    ] {
+        let bus = open(at).await;
+        let queue = bus.queue_named::<u64>("mail").unwrap();
+        queue.push_many(0..many, Duration::ZERO).await.unwrap();
+        let leased = queue.lease(10, Duration::from_secs(30));
+        let leased = leased.wait(Duration::from_secs(5)).send().await.unwrap();
+        assert_eq!(leased.len() as u64, many);
+        for one in leased {
+            assert_eq!(one.ack().await.unwrap(), duly::lease::LeaseStatus::Held);
+        }
+        bus.shutdown(Duration::from_secs(5)).await.unwrap();
+    }
+    let site = Site::of(open(midnight + 15 * hour).await, Role::View).await;
+    let page = site.get("/history?span=hour&queue=mail").await.text;
+    let (before, _) = page.split_once("\">Yesterday</a>").unwrap();
+    let (_, query) = before.rsplit_once("href=\"").unwrap();
+    let query = query.replace("&#38;", "&");
+    let page = site.get(&format!("/history{query}")).await.text;
+    assert!(page.contains("<dt>Done</dt><dd>6<"), "{query}: {page}");
+    assert!(page.contains("name=\"queue\" value=\"mail\""), "{page}");
+    // The form has the day as a browser shows it, and any other can be chosen.
+    let until = duly::time::Timestamp::from_millis(midnight).to_string();
+    let shown = format!("type=\"datetime-local\" value=\"{}\"", &until[..16]);
+    assert!(page.contains(&shown), "{shown}: {page}");
+    let query = format!("span=day&until={}", &until[..16]);
+    let page = site.get(&format!("/history?{query}")).await.text;
+    assert!(page.contains("<dt>Done</dt><dd>6<"), "{query}: {page}");
 }

@@ -45,9 +45,9 @@ impl Site {
 
     /// Of a store whose clock is so many hours ahead of the machine of its dashboard.
     pub(crate) async fn ahead(hours: i64, role: Role) -> Self {
-        let clock = Ahead(SystemClock::new(), hours * 3_600_000_000);
+        let clock = Ahead::by_ms(hours * 3_600_000);
         let bus = Bus::builder().settings(Default::default());
-        let bus = bus.store_url("memory:").clock(Arc::new(clock));
+        let bus = bus.store_url("memory:").clock(clock);
         let bus = bus.only_registered().publish_only().start().await.unwrap();
         Self::of(bus, role).await
     }
@@ -149,7 +149,13 @@ impl Access for One {
 
 /// A clock that is so many microseconds ahead.
 #[derive(Debug)]
-struct Ahead(SystemClock, i64);
+pub(crate) struct Ahead(SystemClock, i64);
+
+impl Ahead {
+    pub(crate) fn by_ms(ms: i64) -> Arc<Self> {
+        Arc::new(Self(SystemClock::new(), ms * 1_000))
+    }
+}
 
 impl Clock for Ahead {
     fn wall_us(&self) -> u64 {
