@@ -143,6 +143,15 @@ impl User {
         name.is_some_and(|name| name.starts_with('.'))
     }
 
+    /// The queue that is chosen, or else all that the user sees, in words.
+    pub(crate) fn queues_in_words(&self, queue: Option<&str>) -> String {
+        match queue {
+            Some(queue) => format!("of queue {queue}"),
+            None if self.sees_all() => "of every queue".to_owned(),
+            None => format!("of all queues that {} sees", self.name),
+        }
+    }
+
     pub(crate) fn sees_all(&self) -> bool {
         self.queues.is_none() && self.namespace.is_none()
     }

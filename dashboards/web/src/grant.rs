@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use duly::QueueName;
+
 use crate::access::{Access, AccessError, Credentials, Role, User};
 
 /// How often what waits checks its right.
@@ -32,7 +34,21 @@ pub(crate) enum Extent {
     /// To be here.
     OpenPage,
     Queue(String),
+    /// These, which are all that a user sees who does not see every queue.
+    Queues(Arc<[QueueName]>),
     EveryQueue,
+}
+
+impl Extent {
+    /// Whether a user sees all of it.
+    pub(crate) fn is_seen_by(&self, user: &User) -> bool {
+        match self {
+            Self::OpenPage => true,
+            Self::Queue(queue) => user.sees(queue),
+            Self::Queues(queues) => queues.iter().all(|queue| user.sees(queue)),
+            Self::EveryQueue => user.sees_all(),
+        }
+    }
 }
 
 /// The right to do something, in a role. What goes on after its request holds one: a user
@@ -52,7 +68,7 @@ pub(crate) enum GrantEnd {
     Unknown,
     /// The user may do something else now.
     Role(&'static str),
-    /// The user may not see the queues any more.
+    /// The user may not see the queues any more, or not all.
     Queue,
     /// It cannot be checked.
     Failed(AccessError),
@@ -77,14 +93,9 @@ impl Grant {
     pub(crate) async fn check(&self) -> Result<(), GrantEnd> {
         let user = self.identity.user(&*self.access).await;
         let user = user.map_err(GrantEnd::Failed)?.ok_or(GrantEnd::Unknown)?;
-        let sees = match &self.extent {
-            Extent::OpenPage => true,
-            Extent::Queue(queue) => user.sees(queue),
-            Extent::EveryQueue => user.sees_all(),
-        };
         if !user.may(self.role) {
             Err(GrantEnd::Role(user.shown_role()))
-        } else if sees {
+        } else if self.extent.is_seen_by(&user) {
             Ok(())
         } else {
             Err(GrantEnd::Queue)

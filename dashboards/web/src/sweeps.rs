@@ -4,19 +4,18 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
-use duly::Bus;
 use duly::admin::{EventAction, EventCursor, Events};
 use duly::dead_letters::{DeadLetterCursor, DeadLetters};
 use duly::records::{Cursor, Replay};
 use duly::time::When;
+use duly::{Bus, QueueName};
 use duly_options::pace::BulkPace;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::grant::{Grant, GrantEnd};
+use crate::grant::{Extent, Grant, GrantEnd};
 use crate::record_query::RecordQuery;
 
 /// The most sweeps that run at the same time, and those of one user.
@@ -35,8 +34,8 @@ pub(crate) struct Sweep {
     /// What it does, in words.
     pub(crate) what: String,
     pub(crate) user: String,
-    /// The queue that it is confined to, if it is.
-    pub(crate) queue: Option<String>,
+    /// The queues that it is confined to.
+    pub(crate) extent: Extent,
     done: AtomicU64,
     stopped: AtomicBool,
     woken: Notify,
@@ -128,11 +127,12 @@ impl fmt::Display for End {
 
 /// What a sweep does, and the query of what it does it to.
 pub(crate) enum Work {
-    Revive(Query<DeadLetters>),
-    Drop(Query<DeadLetters>),
+    /// Of these queues; without any it is every queue.
+    Revive(Query<DeadLetters>, Vec<QueueName>),
+    Drop(Query<DeadLetters>, Vec<QueueName>),
     Cancel(Query<Events>),
-    /// Due so long from its begin, all at one time.
-    Reschedule(Query<Events>, Duration),
+    /// A delay counts from its begin, so that all are due at one time.
+    Reschedule(Query<Events>, When),
     /// The events of these records are pushed once more.
     Replay(Box<RecordQuery>, Replay),
 }
@@ -151,7 +151,7 @@ impl Sweeps {
     pub(crate) fn start(
         &self,
         (work, grant): (Work, Grant),
-        (what, user, queue): (String, String, Option<String>),
+        (what, user, extent): (String, String, Extent),
         (bus, rate): (Bus, f64),
     ) -> Option<Arc<Sweep>> {
         let mut list = self.list.lock();
@@ -173,7 +173,7 @@ impl Sweeps {
             id: self.next.fetch_add(1, Ordering::Relaxed),
             what,
             user,
-            queue,
+            extent,
             done: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             woken: Notify::new(),
@@ -201,16 +201,20 @@ async fn run(
     // One pace for the whole sweep: each call of the store would begin one of its own.
     let pace = BulkPace::new(Some(rate), Instant::now().into_std());
     match work {
-        Work::Revive(make) => letters(sweep, (make, true), grant, (bus, pace)).await?,
-        Work::Drop(make) => letters(sweep, (make, false), grant, (bus, pace)).await?,
+        Work::Revive(make, queues) => {
+            letters(sweep, (make, queues, true), grant, (bus, pace)).await?;
+        }
+        Work::Drop(make, queues) => {
+            letters(sweep, (make, queues, false), grant, (bus, pace)).await?;
+        }
         Work::Cancel(make) => {
             events(sweep, (make, EventAction::Cancel), grant, (bus, pace)).await?;
         }
-        Work::Reschedule(make, delay) => {
+        Work::Reschedule(make, when) => {
             // One time for all: each page would have its own.
-            let when = match *delay {
-                Duration::ZERO => When::Now,
-                delay => When::At(bus.store_time() + delay),
+            let when = match *when {
+                When::After(delay) => When::At(bus.store_time() + delay),
+                when => when,
             };
             let action = EventAction::Reschedule(when);
             events(sweep, (make, action), grant, (bus, pace)).await?;
@@ -222,10 +226,16 @@ async fn run(
     Ok("done".to_owned())
 }
 
+/// Confines dead letters to some queues; without any they are of every queue.
+pub(crate) fn of_queues(letters: DeadLetters, queues: &[QueueName]) -> DeadLetters {
+    let add = |letters: DeadLetters, queue: &QueueName| letters.queue(queue);
+    queues.iter().fold(letters, add)
+}
+
 /// Works through the pages of dead letters.
 async fn letters(
     sweep: &Sweep,
-    (make, revives): (&Query<DeadLetters>, bool),
+    (make, of, revives): (&Query<DeadLetters>, &[QueueName], bool),
     grant: &Grant,
     (bus, mut pace): (&Bus, BulkPace),
 ) -> Result<(), End> {
@@ -234,7 +244,8 @@ async fn letters(
     loop {
         // A page may have none of those that are looked for.
         sweep.waits_until(Instant::now(), grant).await?;
-        let page = make(bus).after(after).limit(STEP).page().await?;
+        let found = of_queues(make(bus), of).after(after);
+        let page = found.limit(STEP).page().await?;
         let old = page.items.iter();
         let old = old.filter(|letter| letter.died_before(began));
         // Ids are of one queue each, and named with it they cost one question each.

@@ -264,3 +264,61 @@ async fn a_pause_over_http_is_on_every_page_at_once() {
     }
     world.server.stop().await;
 }
+
+/// Who may change each event that is found may change all of them, in whichever of its queues they
+/// are; what is found nowhere else is said to nobody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_changes_what_it_finds_over_all_its_queues() {
+    let world = World::start(Place::Embedded).await;
+    let other = Tenant(&world, world.new_token("other", "").await);
+    let token = world.new_token("ns", "&scopes=publish,consume").await;
+    let tenant = Tenant(&world, world.token.clone());
+    let event = json!({"events": [{"payload": 1, "delay_ms": 3_600_000, "key": "customer:42"}]});
+    for (who, path) in [
+        (&tenant, "/v1/ns/queues/mail/events"),
+        (&tenant, "/v1/ns/queues/bills/events"),
+        (&other, "/v1/other/queues/mail/events"),
+    ] {
+        who.send(Method::POST, path, &event).await.is(201);
+    }
+    let login = Some(("ns", token.as_str()));
+    let ask = async |path: &str| {
+        let page = visit_at(&world, "/dashboard", Method::GET, path, login, &[]).await;
+        assert_eq!(page.status, 200, "{path}: {page:?}");
+        page.text
+    };
+    let found = ask("/find?q=customer:42").await;
+    let (_, link) = found.split_once("/dashboard/act/cancel-all?").unwrap();
+    let query = link.split('"').next().unwrap().replace("&#38;", "&");
+    let asked = ask(&format!("/act/cancel-all?{query}")).await;
+    assert!(asked.contains("2 events match."), "{asked}");
+    let form = [
+        ("csrf", csrf(&asked)),
+        ("in", "key"),
+        ("q", "customer:42"),
+        ("rate", "1000"),
+    ];
+    let path = "/act/cancel-all";
+    let done = visit_at(&world, "/dashboard", Method::POST, path, login, &form).await;
+    assert_eq!(done.status, 303, "{done:?}");
+    while !ask("/find")
+        .await
+        .contains("<strong>2</strong> so far, done")
+    {
+        tokio::task::yield_now().await;
+    }
+    for (who, path, left) in [
+        (&tenant, "/v1/ns/queues/mail", 0),
+        (&tenant, "/v1/ns/queues/bills", 0),
+        (&other, "/v1/other/queues/mail", 1),
+    ] {
+        let stats = who.send(Method::GET, path, &Value::Null).await.is(200);
+        assert_eq!(stats["scheduled"], left, "{path}: {stats}");
+    }
+    let audit = ask("/audit").await;
+    for queue in ["ns.mail", "ns.bills"] {
+        let line = format!("{queue}, events of all queues that");
+        assert!(audit.contains(&line), "{line}: {audit}");
+    }
+    world.server.stop().await;
+}

@@ -1,12 +1,13 @@
 //! Sweeps over the events that a filter finds: cancelled, or due at another time.
 
-use std::time::Duration;
-
 use duly::QueueName;
 use duly::admin::Events;
+use duly::time::When;
 
-use super::input::{delay, known, meant, rate, too_many};
+use super::DRY_RUN;
+use super::input::{due, known, meant, rate, too_many};
 use super::kind::Action;
+use super::lines::lines;
 use crate::app::App;
 use crate::error::{PageError, Result};
 use crate::grant::Extent;
@@ -17,19 +18,13 @@ use crate::questions::in_time;
 use crate::sweeps::{Query, Work};
 use crate::text::{Fields, count, number};
 
-/// How many events a dry run counts.
-const DRY_RUN: usize = 1_000;
-
-/// Reads the filter; who sees some queues only has to name one.
+/// Reads the filter, which has to select something.
 fn filter(fields: &Fields, visit: &Visit) -> Result<EventFilter> {
     let filter = EventFilter::read(fields, visit)?;
     if filter.is_empty() {
         return Err(PageError::invalid(
             "nothing selects the events; find some first, by a key, a queue, a state or a time",
         ));
-    }
-    if filter.queue.is_none() && !visit.user.sees_all() {
-        return Err(PageError::invalid("choose a queue first"));
     }
     filter.exact_place()?;
     Ok(filter)
@@ -65,7 +60,10 @@ pub(super) async fn selection(
     if waits < list.items.len() {
         text.push_str(&format!(", of which {} wait", number(waits as u64)));
     }
-    Ok((format!("Events {}", filter.words()), format!("{text}.")))
+    Ok((
+        format!("Events {}", filter.words(&visit.user)),
+        format!("{text}."),
+    ))
 }
 
 /// Starts a sweep; returns what was done, and to what.
@@ -74,39 +72,48 @@ pub(super) async fn sweep(
     visit: &Visit,
     action: Action,
     fields: &Fields,
-) -> Result<(String, String)> {
+) -> Result<(String, Vec<String>)> {
     let filter = filter(fields, visit)?;
     let rate = rate(fields)?;
     let queues = queues(app, visit, &filter).await?;
     let place = filter.exact_place()?;
-    let words = filter.words();
-    let queue = filter.queue.clone();
+    let words = filter.words(&visit.user);
+    let of_what = format!("events {words}");
+    let (targets, extent) = if let Some(queue) = &filter.queue {
+        let extent = Extent::Queue(queue.clone());
+        (vec![format!("{queue}, {of_what}")], extent)
+    } else {
+        let found = filter.events(&app.bus, place, &queues).limit(DRY_RUN);
+        let list = in_time(found.list(None)).await?;
+        let of = list.items.into_iter().map(|event| event.queue);
+        let targets = lines(of.collect(), list.next.is_none(), &of_what);
+        let extent = match visit.user.sees_all() {
+            true => Extent::EveryQueue,
+            false => Extent::Queues(queues.clone().into()),
+        };
+        (targets, extent)
+    };
     let make: Query<Events> = Box::new(move |bus| filter.events(bus, place, &queues));
     let (work, verb) = match action {
         Action::CancelAll => (Work::Cancel(make), "Cancel"),
-        Action::RunAll => (Work::Reschedule(make, Duration::ZERO), "Run now"),
-        _ => (Work::Reschedule(make, delay(fields)?), "Reschedule"),
+        Action::RunAll => (Work::Reschedule(make, When::Now), "Run now"),
+        _ => (Work::Reschedule(make, due(fields)?), "Reschedule"),
     };
-    let what = format!("{verb} events {words}, {rate} in a second");
-    start(app, visit, action, (work, what, queue.clone(), rate))?;
-    let target = queue.unwrap_or_else(|| "every queue".to_owned());
-    Ok((
-        "The sweep has begun.".to_owned(),
-        format!("{target}, events {words}"),
-    ))
+    let what = format!("{verb} {of_what}, {rate} in a second");
+    start(app, visit, action, (work, what, extent, rate))?;
+    Ok(("The sweep has begun.".to_owned(), targets))
 }
 
 fn start(
     app: &App,
     visit: &Visit,
     action: Action,
-    (work, what, queue, rate): (Work, String, Option<String>, f64),
+    (work, what, extent, rate): (Work, String, Extent, f64),
 ) -> Result<()> {
-    let extent = queue.clone().map_or(Extent::EveryQueue, Extent::Queue);
-    let grant = visit.grant(app, action.role(), extent);
+    let grant = visit.grant(app, action.role(), extent.clone());
     let started = app.sweeps.start(
         (work, grant),
-        (what, visit.user.name.clone(), queue),
+        (what, visit.user.name.clone(), extent),
         (app.bus.clone(), rate),
     );
     started.ok_or_else(too_many)?;
@@ -140,7 +147,8 @@ pub(super) async fn purge(app: &App, visit: &Visit, fields: &Fields) -> Result<(
     let name = queue.clone();
     let make: Query<Events> = Box::new(move |bus| bus.events().queue(&name));
     let what = format!("Purge queue {queue}, {rate} in a second");
-    let work = (Work::Cancel(make), what, Some(queue.to_string()), rate);
+    let extent = Extent::Queue(queue.to_string());
+    let work = (Work::Cancel(make), what, extent, rate);
     start(app, visit, Action::Purge, work)?;
     Ok(("The purge has begun.".to_owned(), queue.to_string()))
 }

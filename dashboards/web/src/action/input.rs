@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use duly::QueueName;
+use duly::time::When;
 
 use super::SWEEP_RATE;
 use crate::app::App;
@@ -29,10 +30,16 @@ pub(super) fn meant(queue: &QueueName) -> Result<()> {
     Ok(())
 }
 
-/// Reads the delay of a form.
-pub(super) fn delay(fields: &Fields) -> Result<Duration> {
+/// Reads when what is rescheduled is due: at a time if there is one, or else after a delay.
+pub(super) fn due(fields: &Fields) -> Result<When> {
+    let at = text::instant(fields, "at").map_err(|error| error.of("at"))?;
+    if let Some(at) = at {
+        return Ok(When::At(at));
+    }
     let seconds = number(fields, "delay")?.unwrap_or(0.0);
-    Duration::try_from_secs_f64(seconds)
+    let delay = Duration::try_from_secs_f64(seconds);
+    delay
+        .map(When::After)
         .map_err(|_| PageError::invalid("the delay must be 0 to 4294967295 seconds").of("delay"))
 }
 

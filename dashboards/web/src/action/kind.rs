@@ -130,7 +130,7 @@ impl Action {
             Self::Rate => "At most so many handlers start in a second, over all nodes.",
             Self::Cancel => "It will not run. This cannot be undone.",
             Self::RunNow => "It becomes due now, and runs as soon as a worker is free.",
-            Self::Reschedule => "It becomes due so long from now.",
+            Self::Reschedule => "It becomes due so long from now, or at the time.",
             Self::Revive => "It becomes ready again, with all its attempts, unless it has expired.",
             Self::Drop => "It is removed, with its payload. This cannot be undone.",
             Self::ReviveAll => {
@@ -151,7 +151,7 @@ impl Action {
                  are free."
             }
             Self::RescheduleAll => {
-                "Those that wait become due together, so long from now, in the background at this rate; \
+                "Those that wait become due together, so long from now or at the time, in the background at this rate; \
                  what is changed later than that is due at once."
             }
             Self::ReviveChosen => {
@@ -164,7 +164,9 @@ impl Action {
                  This cannot be undone."
             }
             Self::RunChosen => "Those that still wait become due now, and run as workers are free.",
-            Self::RescheduleChosen => "Those that still wait become due so long from now.",
+            Self::RescheduleChosen => {
+                "Those that still wait become due so long from now, or at the time."
+            }
             Self::Purge => {
                 "What waits in it now will not run, cancelled in the background at this rate; the \
                  page of events shows how far it is, and stops it. What runs, dead letters and what \

@@ -2,9 +2,11 @@
 //! entered is wrong; [`perform`] does it.
 
 mod chosen;
+mod dead;
 mod events;
 mod input;
 mod kind;
+mod lines;
 mod perform;
 mod replay;
 mod schedule;
@@ -20,12 +22,11 @@ use crate::app::App;
 use crate::error::{PageError, Result, html};
 use crate::frame::Frame;
 use crate::guard::{CSRF, Form, Visit};
-use crate::pages::dead::DeadFilter;
 use crate::pages::queue::name_of;
 use crate::questions::in_time;
-use crate::text::{CHOSEN, Fields, count};
+use crate::text::{CHOSEN, Fields};
 
-/// How many dead letters a dry run counts.
+/// How many dead letters, or events, a dry run counts.
 const DRY_RUN: usize = 1_000;
 /// The rate of a sweep unless another is entered, in a second.
 const SWEEP_RATE: f64 = 10.0;
@@ -57,6 +58,7 @@ impl ConfirmPage {
 }
 
 /// A field to fill in.
+#[derive(Clone)]
 struct Input {
     name: &'static str,
     label: &'static str,
@@ -64,6 +66,8 @@ struct Input {
     hint: &'static str,
     /// The keys of a phone for it.
     keys: &'static str,
+    /// Its type in HTML.
+    kind: &'static str,
 }
 
 impl Input {
@@ -74,17 +78,29 @@ impl Input {
             value: rate.to_string(),
             hint: "0.001 to 1000000",
             keys: "decimal",
+            kind: "text",
         }
     }
 
-    fn delay() -> Self {
-        Self {
+    /// When something is due: after a while, or at a time.
+    fn due() -> [Self; 2] {
+        let delay = Self {
             name: "delay",
             label: "Seconds from now",
             value: "60".to_owned(),
             hint: "0 to 4294967295",
             keys: "decimal",
-        }
+            kind: "text",
+        };
+        let at = Self {
+            name: "at",
+            label: "Or at, UTC",
+            value: String::new(),
+            hint: "a time here counts, and no seconds",
+            keys: "text",
+            kind: "datetime-local",
+        };
+        [delay, at]
     }
 }
 
@@ -98,7 +114,7 @@ fn back(action: Action, fields: &Fields) -> String {
         _ if action.is_of_schedule() => format!("/schedules/{schedule}"),
         Action::Pause | Action::Resume | Action::Rate => format!("/queues/{queue}"),
         _ if action.is_of_events() => {
-            let query = fields.with(&[(CSRF, ""), ("rate", ""), ("delay", "")]);
+            let query = fields.with(&[(CSRF, ""), ("rate", ""), ("delay", ""), ("at", "")]);
             format!("/find?{query}")
         }
         // Where its progress is.
@@ -165,18 +181,9 @@ async fn ask(
     let mut dry_run = None;
     let subject = match action {
         Action::ReviveAll | Action::DropAll => {
-            let filter = sweep_filter(&fields, visit)?;
-            let page = in_time(filter.letters(&app.bus).limit(DRY_RUN).page()).await?;
-            let many = count(
-                page.items.len(),
-                "dead letter matches",
-                "dead letters match",
-            );
-            dry_run = Some(match page.next {
-                Some(_) => format!("At least {many}."),
-                None => format!("{many}."),
-            });
-            format!("Dead letters {}", filter.words())
+            let (subject, count) = dead::selection(app, visit, &fields).await?;
+            dry_run = Some(count);
+            subject
         }
         _ if action.is_of_events() => {
             let (subject, count) = events::selection(app, visit, &fields).await?;
@@ -223,6 +230,7 @@ async fn ask(
                 value: rate.map(|rate| rate.to_string()).unwrap_or_default(),
                 hint: "0.001 to 1000000; empty removes the limit",
                 keys: "decimal",
+                kind: "text",
             }]
         }
         Action::ReviveAll | Action::DropAll => {
@@ -231,12 +239,11 @@ async fn ask(
         Action::CancelAll | Action::RunAll => vec![Input::rate("Events in a second", SWEEP_RATE)],
         Action::Purge => vec![Input::rate("Events in a second", PURGE_RATE)],
         Action::RescheduleAll => {
-            vec![
-                Input::delay(),
-                Input::rate("Events in a second", SWEEP_RATE),
-            ]
+            let mut inputs = Input::due().to_vec();
+            inputs.push(Input::rate("Events in a second", SWEEP_RATE));
+            inputs
         }
-        Action::Reschedule | Action::RescheduleChosen => vec![Input::delay()],
+        Action::Reschedule | Action::RescheduleChosen => Input::due().to_vec(),
         Action::Replay => replay::inputs(),
         _ => Vec::new(),
     };
@@ -313,17 +320,16 @@ async fn done(app: &App, visit: &Visit, action: Action, fields: &Fields) -> Resu
     if let Some(each) = action.of_each() {
         return chosen::perform(app, visit, (action, each), fields).await;
     }
-    let (done, target) = perform::perform(app, visit, action, fields).await?;
-    app.audit(&visit.user, action.audited(), &target).await;
-    Ok(done)
-}
-
-/// Reads the filter of a sweep; who sees some queues only has to name one.
-fn sweep_filter(fields: &Fields, visit: &Visit) -> Result<DeadFilter> {
-    let filter = DeadFilter::read(fields, visit)?;
-    if filter.queue.is_none() && !visit.user.sees_all() {
-        Err(PageError::invalid("choose a queue first"))
-    } else {
-        Ok(filter)
+    let (done, targets) = match action {
+        Action::ReviveAll | Action::DropAll => dead::sweep(app, visit, action, fields).await?,
+        _ if action.is_of_events() => events::sweep(app, visit, action, fields).await?,
+        _ => {
+            let (done, target) = perform::perform(app, visit, action, fields).await?;
+            (done, vec![target])
+        }
+    };
+    for target in &targets {
+        app.audit(&visit.user, action.audited(), target).await;
     }
+    Ok(done)
 }

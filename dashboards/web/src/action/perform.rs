@@ -1,15 +1,14 @@
 //! Doing an action.
 
-use std::time::Duration;
-
 use axum::http::StatusCode;
 use duly::admin::StoredEvent;
+use duly::time::When;
 use duly::{CancelOutcome, ChangeOutcome, EventId, QueueName};
 use tokio::sync::OwnedMutexGuard;
 
-use super::input::{delay, known, meant, number, rate, too_many};
+use super::input::{due, known, meant, number};
 use super::kind::Action;
-use super::{events, replay, schedule, sweep_filter};
+use super::{events, replay, schedule};
 use crate::access::Role;
 use crate::app::App;
 use crate::error::{PageError, Result};
@@ -17,7 +16,6 @@ use crate::grant::Extent;
 use crate::guard::Visit;
 use crate::pages::queue::name_of;
 use crate::questions::in_time;
-use crate::sweeps::Work;
 use crate::text::{self, Fields};
 
 /// The most queues of a user's namespace with settings: a store keeps those of 10,000 queues.
@@ -32,8 +30,6 @@ pub(super) async fn perform(
 ) -> Result<(String, String)> {
     let bus = &app.bus;
     match action {
-        Action::ReviveAll | Action::DropAll => return sweep(app, visit, action, fields),
-        _ if action.is_of_events() => return events::sweep(app, visit, action, fields).await,
         Action::Purge => return events::purge(app, visit, fields).await,
         Action::Replay => return replay::sweep(app, visit, fields).await,
         Action::Stop => return stop(app, visit, fields),
@@ -148,11 +144,11 @@ async fn change(app: &App, event: &StoredEvent, action: Action, fields: &Fields)
             _ => Err(gone(id, "not known any more")),
         };
     }
-    let delay = match action {
-        Action::Reschedule => delay(fields)?,
-        _ => Duration::ZERO,
+    let when = match action {
+        Action::Reschedule => due(fields)?,
+        _ => When::Now,
     };
-    match event.reschedule(delay).await? {
+    match event.reschedule(when).await? {
         ChangeOutcome::Changed(due) | ChangeOutcome::ChangedAfterAttempt(due) => {
             let due = text::Moment::new(due, app.bus.store_time());
             Ok(format!("{id} is due {}.", due.far))
@@ -169,51 +165,20 @@ fn gone(id: EventId, state: &str) -> PageError {
     )
 }
 
-fn sweep(app: &App, visit: &Visit, action: Action, fields: &Fields) -> Result<(String, String)> {
-    let filter = sweep_filter(fields, visit)?;
-    let rate = rate(fields)?;
-    let verb = match action {
-        Action::DropAll => "Drop",
-        _ => "Revive",
-    };
-    let of_what = format!("dead letters {}", filter.words());
-    let what = format!("{verb} {of_what}, {rate} in a second");
-    let (user, queue) = (visit.user.name.clone(), filter.queue.clone());
-    let actor = user.clone();
-    let make = Box::new(move |bus: &duly::Bus| filter.letters(bus).by(&actor));
-    let work = match action {
-        Action::DropAll => Work::Drop(make),
-        _ => Work::Revive(make),
-    };
-    let extent = queue.clone().map_or(Extent::EveryQueue, Extent::Queue);
-    let grant = visit.grant(app, action.role(), extent);
-    let started = app.sweeps.start(
-        (work, grant),
-        (what, user, queue.clone()),
-        (app.bus.clone(), rate),
-    );
-    started.ok_or_else(too_many)?;
-    let target = queue.unwrap_or_else(|| "every queue".to_owned());
-    Ok((
-        "The sweep has begun.".to_owned(),
-        format!("{target}, {of_what}"),
-    ))
-}
-
 fn stop(app: &App, visit: &Visit, fields: &Fields) -> Result<(String, String)> {
     let id = fields.get("id").and_then(|id| id.parse::<u64>().ok());
     let sweeps = app.sweeps.list();
     let sweep = sweeps.iter().find(|sweep| Some(sweep.id) == id);
-    let sweep = sweep.filter(|sweep| match &sweep.queue {
-        Some(queue) => visit.user.sees(queue),
-        None => visit.user.sees_all(),
-    });
+    let sweep = sweep.filter(|sweep| sweep.extent.is_seen_by(&visit.user));
     let sweep = sweep.ok_or_else(|| PageError::not_found("there is no such sweep"))?;
     if sweep.user != visit.user.name {
         visit.needs(Role::Admin)?;
     }
     sweep.stop();
-    let queue = sweep.queue.as_deref().unwrap_or("every queue");
+    let queue = match &sweep.extent {
+        Extent::Queue(queue) => queue,
+        _ => "every queue",
+    };
     let target = format!("{queue}, {}", sweep.what);
     Ok(("The sweep stops.".to_owned(), target))
 }

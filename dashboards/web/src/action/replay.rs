@@ -110,6 +110,7 @@ pub(super) fn inputs() -> Vec<Input> {
             value: format!("{}", text::now()),
             hint: "a replay under the same name pushes nothing twice",
             keys: "text",
+            kind: "text",
         },
         Input {
             name: "version",
@@ -117,6 +118,7 @@ pub(super) fn inputs() -> Vec<Input> {
             value: String::new(),
             hint: "empty: that of the queue now",
             keys: "numeric",
+            kind: "text",
         },
         Input::rate("Events in a second", SWEEP_RATE),
     ]
@@ -146,7 +148,7 @@ pub(super) async fn sweep(app: &App, visit: &Visit, fields: &Fields) -> Result<(
         (
             format!("Replay records of queue {queue}{words}, as {name}, {rate} in a second"),
             visit.user.name.clone(),
-            Some(queue),
+            Extent::Queue(queue),
         ),
         (app.bus.clone(), rate),
     );

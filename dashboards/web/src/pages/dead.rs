@@ -11,7 +11,7 @@ use duly::records::{Cause, NodeId};
 use duly::time::Timestamp;
 use duly::{Bus, EventId, QueueName};
 
-use crate::access::Role;
+use crate::access::{Role, User};
 use crate::app::App;
 use crate::error::{PageError, Result, html};
 use crate::frame::Frame;
@@ -82,11 +82,8 @@ impl DeadFilter {
     }
 
     /// The filter in words.
-    pub(crate) fn words(&self) -> String {
-        let mut words = vec![match &self.queue {
-            Some(queue) => format!("of queue {queue}"),
-            None => "of every queue".to_owned(),
-        }];
+    pub(crate) fn words(&self, user: &User) -> String {
+        let mut words = vec![user.queues_in_words(self.queue.as_deref())];
         words.extend(
             self.cause
                 .map(|cause| format!("that failed by cause {cause}")),
@@ -156,10 +153,7 @@ pub(crate) struct SweepRow {
 /// Returns the sweeps of the queues that the visitor sees, the newest first.
 pub(crate) fn sweep_rows(app: &App, visit: &Visit) -> Vec<SweepRow> {
     let sweeps = app.sweeps.list().into_iter();
-    let sweeps = sweeps.filter(|sweep| match &sweep.queue {
-        Some(queue) => visit.user.sees(queue),
-        None => visit.user.sees_all(),
-    });
+    let sweeps = sweeps.filter(|sweep| sweep.extent.is_seen_by(&visit.user));
     let row = |sweep: Arc<crate::sweeps::Sweep>| SweepRow {
         id: sweep.id,
         what: sweep.what.clone(),

@@ -116,11 +116,8 @@ impl EventFilter {
     }
 
     /// The filter in words.
-    pub(crate) fn words(&self) -> String {
-        let mut words = vec![match &self.queue {
-            Some(queue) => format!("of queue {queue}"),
-            None => "of every queue".to_owned(),
-        }];
+    pub(crate) fn words(&self, user: &User) -> String {
+        let mut words = vec![user.queues_in_words(self.queue.as_deref())];
         words.extend(self.text.as_ref().map(|text| {
             let text = text::shown(text, 80);
             match self.place {
@@ -207,26 +204,31 @@ impl EventFilter {
         if let Some(queue) = &self.queue {
             return Ok(vec![QueueName::new(queue)?]);
         }
-        let mut known = in_time(app.bus.queues()).await?;
-        known.retain(|name| user.sees(name));
-        if known.len() <= QUEUES_MAX {
-            return Ok(known);
-        }
-        let picture = app.sampler.picture().await;
-        let used = picture.queues.iter().filter(|(name, of)| {
-            let stats = &of.stats;
-            user.sees(name) && stats.scheduled + stats.ready + stats.leased + stats.dead > 0
-        });
-        let used: Vec<QueueName> = used.map(|(name, _)| name.clone()).collect();
-        if used.len() > QUEUES_MAX {
-            return Err(PageError::invalid(format!(
-                "choose a queue: {} have events, and {} are looked through at once",
-                count(used.len(), "queue", "queues"),
-                number(QUEUES_MAX as u64)
-            )));
-        }
-        Ok(used)
+        queues_of(app, user).await
     }
+}
+
+/// Returns the queues that a user sees, of very many those that had events when they were counted.
+pub(crate) async fn queues_of(app: &App, user: &User) -> Result<Vec<QueueName>> {
+    let mut known = in_time(app.bus.queues()).await?;
+    known.retain(|name| user.sees(name));
+    if known.len() <= QUEUES_MAX {
+        return Ok(known);
+    }
+    let picture = app.sampler.picture().await;
+    let used = picture.queues.iter().filter(|(name, of)| {
+        let stats = &of.stats;
+        user.sees(name) && stats.scheduled + stats.ready + stats.leased + stats.dead > 0
+    });
+    let used: Vec<QueueName> = used.map(|(name, _)| name.clone()).collect();
+    if used.len() > QUEUES_MAX {
+        return Err(PageError::invalid(format!(
+            "choose a queue: {} have events, and {} are looked through at once",
+            count(used.len(), "queue", "queues"),
+            number(QUEUES_MAX as u64)
+        )));
+    }
+    Ok(used)
 }
 
 #[derive(Template)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use duly::Bus;
 use duly::event::State;
 use duly::store::operation::StoreOp;
-use duly_dashboard::Role;
+use duly_dashboard::{Role, User};
 
 use crate::bounds::Counted;
 use crate::forms::bury;
@@ -233,4 +233,58 @@ async fn what_a_sweep_did_before_it_failed_is_counted() {
     let page = site.get("/dead?queue=mail").await.text;
     let said = format!("<strong>{}</strong> so far", MANY - left);
     assert!(page.contains(&said), "{said}: {page}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_sees_some_queues_sweeps_all_of_these_and_no_other() {
+    let all = Site::memory(Role::Admin).await;
+    let hour = HOUR;
+    for name in ["shop.mail", "shop.bills", "other.mail"] {
+        let queue = all.bus.queue_named::<u64>(name).unwrap();
+        let event = queue.event(7).after(hour).key("customer:42");
+        event.push().await.unwrap();
+        bury(&all, name, 1, "refused").await;
+    }
+    let user = User::new("ann", Role::Admin).only(|queue| queue.starts_with("shop."));
+    let site = Site::of_user(all.bus.clone(), user.only_schedules_of("shop")).await;
+    let filter = [("in", "key"), ("q", "customer:42")];
+    for (nth, (action, page, filter, said)) in [
+        ("cancel-all", "find", &filter[..], "2 events match."),
+        ("drop-all", "dead", &[], "2 dead letters match."),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        let query = query.extend_pairs(filter).finish();
+        let asked = site.get(&format!("/act/{action}?{query}")).await;
+        assert!(asked.text.contains(said), "{action}: {}", asked.text);
+        let fields = [filter, &[("rate", "1000"), ("csrf", asked.csrf())]].concat();
+        let begun = site.post(&format!("/act/{action}"), &fields).await;
+        assert_eq!(begun.status, 303, "{action}: {}", begun.text);
+        until("its user sees its end", async || {
+            let page = site.get(&format!("/{page}")).await.text;
+            page.matches("<strong>2</strong> so far, done").count() == nth + 1
+        })
+        .await;
+        // Each queue says so, and no other namespace's.
+        for (namespace, lines) in [("shop", 2), ("other", 0)] {
+            let audit = site.bus.audit_of(namespace, None, 10).await.unwrap();
+            let lines_of = audit.items.iter().filter(|line| match action {
+                "cancel-all" => line.target.contains(", events of all queues that ann sees"),
+                _ => line
+                    .target
+                    .contains(", dead letters of all queues that ann"),
+            });
+            assert_eq!(lines_of.count(), lines, "{namespace}: {audit:?}");
+        }
+    }
+    for (name, left) in [("shop.mail", 0), ("shop.bills", 0), ("other.mail", 1)] {
+        let stats = site.bus.stats(name).await.unwrap();
+        assert_eq!((stats.scheduled, stats.dead), (left, left), "{name}");
+    }
+    // Who sees one of the queues alone sees no sweep over both.
+    let user = User::new("ben", Role::Admin).only(|queue| queue == "shop.mail");
+    let one = Site::of_user(all.bus.clone(), user).await;
+    assert!(!one.get("/find").await.text.contains("so far"));
 }

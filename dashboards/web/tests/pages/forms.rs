@@ -318,3 +318,61 @@ async fn what_is_over_cannot_be_changed_and_the_page_says_so() {
     assert_eq!(late.status, 409);
     assert!(late.text.contains("nothing was done"), "{late:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_is_rescheduled_to_a_time() {
+    let site = Site::memory(Role::Operate).await;
+    let queue = site.bus.queue_named::<u64>("mail").unwrap();
+    let hour = Duration::from_secs(3_600);
+    let ids = queue.push_many([1, 2, 3], hour).await.unwrap();
+    let ids: Vec<String> = ids.iter().map(|it| it.id().to_string()).collect();
+    let chosen = format!("mail/{}", ids[1]);
+    let (two, all) = ("2035-12-02T09:00", "2036-01-02T09:30:05");
+    let due = async || {
+        let items = site.bus.events().queue("mail").page().await.unwrap().items;
+        let mut due: Vec<_> = items.iter().map(|it| it.due.to_string()).collect();
+        due.sort_unstable();
+        due
+    };
+    for (action, name, value, at) in [
+        ("reschedule", "id", &ids[0], two),
+        ("reschedule-chosen", "chosen", &chosen, two),
+    ] {
+        let asked = site
+            .get(&format!("/act/{action}?queue=mail&{name}={value}"))
+            .await;
+        let input = "type=\"datetime-local\" name=\"at\"";
+        assert!(asked.text.contains(input), "{action}: {}", asked.text);
+        let fields = [
+            ("queue", "mail"),
+            (name, value),
+            // What the form has unless it is changed.
+            ("delay", "60"),
+            ("at", at),
+            ("csrf", asked.csrf()),
+        ];
+        let done = site.post(&format!("/act/{action}"), &fields).await;
+        assert_eq!(done.status, 303, "{action}: {}", done.text);
+    }
+    let moved = due().await;
+    assert!(moved[1..].iter().all(|it| it.starts_with(two)), "{moved:?}");
+    assert!(moved[0] < moved[1], "one is as it was: {moved:?}");
+    let asked = site.get("/act/reschedule-all?queue=mail").await;
+    let fields = [
+        ("queue", "mail"),
+        ("delay", "60"),
+        ("at", all),
+        ("rate", "1000"),
+        ("csrf", asked.csrf()),
+    ];
+    let done = site.post("/act/reschedule-all", &fields).await;
+    assert_eq!(done.status, 303, "{}", done.text);
+    until("all are due then", async || {
+        due().await.iter().all(|it| it.starts_with(all))
+    })
+    .await;
+    let wrong = [("queue", "mail"), ("at", "noon"), ("csrf", asked.csrf())];
+    let refused = site.post("/act/reschedule-all", &wrong).await;
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    assert!(refused.text.contains("Not done."), "{}", refused.text);
+}
