@@ -30,7 +30,8 @@ pub struct AuditFilter {
     /// Those whose targets begin with this name and a dot.
     pub namespace: Option<String>,
     /// Those about this queue or event, and all that is of it: `shop.close` has the lines of its
-    /// events, `shop.close/<id>`, and of what filters found in it. A schedule is `schedules/<name>`.
+    /// events, `shop.close/<id>`, of what filters found in it, and of what was done to all queues of
+    /// `shop`, or to every queue. A schedule is `schedules/<name>`.
     pub target: Option<String>,
     /// Those whose actor contains this text.
     pub actor: Option<String>,
@@ -52,9 +53,13 @@ impl AuditFilter {
         let is_of = |target: &String| {
             let of_it = |name: &str| {
                 let rest = name.strip_prefix(target.as_str());
+                let within = name.strip_suffix('*').filter(|it| it.ends_with('.'));
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                    || within.is_some_and(|namespace| target.starts_with(namespace))
             };
-            line.target == *target || names.split(' ').any(of_it)
+            // What was done to every queue may name what is of another namespace.
+            let of_all = self.namespace.is_none() && names == "every queue";
+            line.target == *target || of_all || names.split(' ').any(of_it)
         };
         self.target.as_ref().is_none_or(is_of)
             && has(&line.actor, &self.actor)

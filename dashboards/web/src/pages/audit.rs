@@ -33,6 +33,11 @@ struct AuditPage {
     first: Option<String>,
     /// The queue that is chosen, or nothing.
     queue: String,
+    actor: String,
+    action: String,
+    since: String,
+    until: String,
+    is_filtered: bool,
 }
 
 struct Row {
@@ -71,19 +76,23 @@ fn page_of(target: &str) -> Option<String> {
     }
 }
 
-/// Reads lines from a place on, of one queue if it is chosen.
+/// Reads lines that match, from a place on.
 async fn read(
     app: &App,
     user: &User,
-    queue: Option<&QueueName>,
+    (fields, queue): (&Fields, Option<&QueueName>),
     before: Option<AuditCursor>,
 ) -> Result<Page<AuditLine, AuditCursor>> {
-    let filter = AuditFilter {
+    let mut filter = AuditFilter {
         // Where a page ends would tell of the lines of other namespaces.
         namespace: user.namespace().map(str::to_owned),
         target: queue.map(QueueName::to_string),
         ..AuditFilter::default()
     };
+    filter.actor = fields.get("actor").map(str::to_owned);
+    filter.action = fields.get("action").map(str::to_owned);
+    filter.since = text::instant(fields, "since")?;
+    filter.until = text::instant(fields, "until")?;
     let mut page = in_time(app.bus.audit_matching(&filter, before, ROWS)).await?;
     page.items.retain(|line| is_seen(user, line));
     Ok(page)
@@ -99,7 +108,7 @@ pub(crate) async fn page(
     let before = before.transpose()?;
     let queue = fields.get("queue");
     let queue = queue.map(|queue| name_of(&visit, queue)).transpose()?;
-    let page = read(&app, &visit.user, queue.as_ref(), before).await?;
+    let page = read(&app, &visit.user, (&fields, queue.as_ref()), before).await?;
     let now = app.bus.store_time();
     html(&AuditPage {
         rows: page
@@ -118,6 +127,13 @@ pub(crate) async fn page(
             .map(|next| format!("?{}", fields.with(&[("before", &next.to_string())]))),
         first: before.map(|_| format!("?{}", fields.with(&[("before", "")]))),
         queue: queue.map(|queue| queue.to_string()).unwrap_or_default(),
+        actor: fields.text("actor"),
+        action: fields.text("action"),
+        since: text::local(&fields, "since")?,
+        until: text::local(&fields, "until")?,
+        is_filtered: ["actor", "action", "since", "until"]
+            .iter()
+            .any(|name| fields.get(name).is_some()),
         frame: app.frame(&visit, "audit", "Audit"),
     })
 }

@@ -219,7 +219,15 @@ async fn what_was_done_to_one_queue_is_found_among_all_actions() {
     add(1, "secret").await;
     let page = site.get("/queues/mail").await.text;
     let (_, link) = page.split_once("paused</span> <a href=\"/jobs").unwrap();
-    let mut path = link.split('"').next().unwrap().to_owned();
+    let link = link.split('"').next().unwrap().replace("&amp;", "&");
+    let paused = site.get(&link).await.text;
+    assert_eq!(paused.matches("data-label=\"Who\"").count(), 1, "{paused}");
+    assert!(paused.contains("data-label=\"Who\">ann<"), "{paused}");
+    assert!(
+        paused.contains("name=\"action\" value=\"paused\""),
+        "{paused}"
+    );
+    let mut path = "/audit?queue=mail".to_owned();
     let (mut rows, mut pages) = (0, 0);
     loop {
         let page = site.get(&path).await;

@@ -4,6 +4,7 @@
 
 mod at_once;
 mod audit;
+mod audit_lines;
 mod bounds;
 mod bulk;
 mod chosen;
