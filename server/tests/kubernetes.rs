@@ -173,6 +173,36 @@ fn a_visitor_stays_at_the_server_of_the_session() {
     assert_eq!(affinity, Some("ClientIP"));
 }
 
+/// A queue beyond those that have a label has no depth: KEDA would take that for none late.
+#[test]
+fn workers_whose_queue_has_no_figures_are_an_error_and_no_calm() {
+    let scaled = &manifest("scaling.yaml")[0];
+    let depth = &scaled["spec"]["triggers"][0]["metadata"];
+    let query = depth["query"].as_str().unwrap();
+    assert!(query.contains("duly_queue_depth"), "{query}");
+    assert_eq!(depth["ignoreNullValues"].as_str(), Some("false"));
+}
+
+/// What `kustomization.yaml` says to run makes a token, as far as its words are read.
+#[test]
+fn the_first_token_comes_from_within_a_container() {
+    for file in ["Containerfile", "kubernetes/kustomization.yaml"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(file);
+        let text = std::fs::read_to_string(path).unwrap();
+        let (_, words) = text.split_once("duly token create ").unwrap();
+        let words = words.lines().next().unwrap().replace('\'', "");
+        let words = words.replace("a password", "secret");
+        // Nobody listens there: what is wrong with the words is said before.
+        let run = Command::new(env!("CARGO_BIN_EXE_duly"))
+            .args(["token", "--admin", "http://127.0.0.1:9", "create"])
+            .args(words.split(' '))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(5), "{file}: {said}");
+    }
+}
+
 #[test]
 fn the_image_has_the_tag_of_a_release() {
     let image = &manifest("kustomization.yaml")[0]["images"][0];
