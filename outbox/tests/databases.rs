@@ -355,10 +355,11 @@ impl Outbox {
     /// Waits until the store has every row but so many deferred ones.
     pub(crate) async fn settled_but(&self, deferred: i64) {
         let open = match self {
+            // Also before the first step.
             Self::Postgres(_) => {
-                "select count(*) from duly_outbox o, (select done, reading from duly_outbox_step \
-                 order by n desc limit 1) as s \
-                 where s.reading is not null or not pg_visible_in_snapshot(o.xid, s.done)"
+                "select count(*) from duly_outbox o left join (select done, reading \
+                 from duly_outbox_step order by n desc limit 1) as s on true where s.done is null \
+                 or s.reading is not null or not pg_visible_in_snapshot(o.xid, s.done)"
             }
             Self::Sqlite(_) | Self::Mysql(_) => "select count(*) from duly_outbox",
         };

@@ -351,10 +351,10 @@ async fn run(database: Database, seed: u64) {
 async fn settled(rows: &Rows) {
     let open = match rows {
         Rows::Postgres(_) => {
-            "select count(*) from duly_outbox o, (select done, reading from duly_outbox_step \
-             order by n desc limit 1) as s \
-             where s.reading is not null or not pg_visible_in_snapshot(o.xid, s.done) \
-             or exists (select from duly_outbox_deferred)"
+            "select (select count(*) from duly_outbox o left join (select done, reading \
+             from duly_outbox_step order by n desc limit 1) as s on true where s.done is null \
+             or s.reading is not null or not pg_visible_in_snapshot(o.xid, s.done)) \
+             + (select count(*) from duly_outbox_deferred)"
         }
         Rows::Mysql(_) => {
             "select (select count(*) from duly_outbox) + (select count(*) from duly_outbox_deferred)"
