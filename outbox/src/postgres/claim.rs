@@ -77,7 +77,7 @@ pub(crate) fn close(
             rows.join(",")
         );
     }
-    sql + " select n from step"
+    sql + " select n, mark from step"
 }
 
 /// Returns the statement by which other relays go on where the relay `own` has stopped.

@@ -88,8 +88,7 @@ impl<S: Session + 'static> PostgresSource<S> {
             reply => reply?,
         };
         let mut rows = reply.into_iter();
-        let first = rows.next().and_then(|row| row.into_iter().next().flatten());
-        let is_own = first.is_some_and(|first| first == step.n.to_string());
+        let is_own = rows.next().is_some_and(|row| step.is_own(&row));
         self.may_hold = is_own && step.holder.is_some();
         Ok(is_own.then(|| rows.collect()))
     }

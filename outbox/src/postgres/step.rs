@@ -8,6 +8,10 @@ use crate::session::TextRow;
 /// How many steps lie in one of the two partitions before the next are written into the other.
 pub(crate) const STEPS_IN_PART: u64 = 10_000;
 
+/// Beside its number in the reply, a step that was inserted has this: if another relay was faster, the
+/// reply begins with a row of its page, which may begin with the same number.
+pub(crate) const OWN: &str = "step";
+
 /// A row of `duly_outbox_step`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
@@ -163,8 +167,15 @@ impl Step {
         next
     }
 
+    /// Returns whether a reply to [`insert`](Self::insert) that begins with this row says that it was
+    /// inserted.
+    pub(crate) fn is_own(&self, row: &TextRow) -> bool {
+        let text = |at: usize| row.get(at).and_then(Option::as_deref);
+        row.len() == 2 && text(0) == Some(&self.n.to_string()) && text(1) == Some(OWN)
+    }
+
     /// Returns a statement that inserts it, unless there is a newer one, and by which others leave its
-    /// holder alone for this long; it returns the number.
+    /// holder alone for this long; it returns the number and [`OWN`].
     pub(crate) fn insert(&self, hold: Duration) -> String {
         let Self {
             n,
@@ -187,7 +198,8 @@ impl Step {
              repeated, holder, until) select {n}, {part}, '{cluster}', '{done}'::pg_snapshot, \
              {reading}::pg_snapshot, '{xid}'::xid8, {row}, {is_repeated}, '{holder}', \
              clock_timestamp() + interval '{hold_ms} ms' \
-             where not exists (select from duly_outbox_step where n >= {n}) returning n",
+             where not exists (select from duly_outbox_step where n >= {n}) \
+             returning n, '{OWN}' as mark",
             part = n / STEPS_IN_PART % 2,
         )
     }
