@@ -10,7 +10,7 @@ use crate::aged::{forget, forgetful, forgetful_with_clock, push_an_hour_ago};
 use crate::databases::{Outbox, REFUSED};
 use crate::drivers::Driver;
 use crate::world::{
-    self, Order, Seen, TestDatabase, TestMysql, eventually, order, orders, push_to,
+    self, Order, Seen, TestDatabase, TestMysql, World, eventually, order, orders, push, push_to,
 };
 
 /// Waits until a table that is made has another time: those are whole seconds.
@@ -345,4 +345,32 @@ async fn servers_of_a_cluster_of_mysql_that_are_named_alike_disturb_none() {
     let note = |_| "replace into duly_outbox_server select * from noted".to_owned();
     push_beside_others((&database, &queue, &seen), note).await;
     relay.stop().await;
+}
+
+/// Rows that say that a transaction of long ago has written them would count as passed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_are_put_back_beside_a_relay_of_postgresql_are_pushed() {
+    let world = World::new().await;
+    let pool = &world.database.pool;
+    let kept = "create table backup as select * from duly_outbox; truncate duly_outbox";
+    let named = "insert into duly_outbox \
+                     (at, repeated, anew, event, queue, payload, due, id, options) \
+                 select at, true, anew, event, queue, payload, due, id, options from backup";
+    let whole = "begin; insert into duly_outbox select * from backup; \
+                 update duly_outbox set xid = pg_current_xact_id(), repeated = true \
+                 where xid in (select xid from backup); commit";
+    for (number, put_back) in [(1, named), (2, whole)] {
+        push(&world, number).await;
+        pool.execute(kept).await.unwrap();
+        let relay = world.relay().await;
+        push(&world, 10 + number).await;
+        let handled = 2 * usize::try_from(number).unwrap();
+        world.seen.reach(handled - 1).await;
+        pool.execute(put_back).await.unwrap();
+        world.seen.reach(handled).await;
+        relay.stop().await;
+        pool.execute("drop table backup").await.unwrap();
+    }
+    assert_eq!(world.seen.numbers(), [1, 2, 11, 12]);
+    assert!(world.seen.counts().values().all(|count| *count == 1));
 }
