@@ -1,6 +1,7 @@
 //! Refused rows that are put back.
 
 use duly::prelude::*;
+use duly_outbox::Database;
 
 use crate::aged::{forget, forgetful, forgetful_with_clock, push_an_hour_ago};
 use crate::databases::{Outbox, REFUSED, refused};
@@ -141,6 +142,37 @@ async fn events_of_one_chosen_id_are_each_handled_once_an_operator_says_so() {
         assert!(seen.counts().values().all(|count| *count == 1));
         relay.stop().await;
     }
+}
+
+/// `duly_push` writes an id of its own into the column, so the relay cannot know that this one was chosen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_row_under_the_id_of_another_in_the_column_of_postgresql_is_refused() {
+    let outbox = Outbox::new(Database::Postgres).await;
+    let seen = Seen::default();
+    let bus = bus("memory:", &seen).await;
+    let id = orders(&bus).new_id();
+    let row = |number: u64| format!("('orders', '{{\"number\": {number}}}', '{id}')");
+    let insert = "insert into duly_outbox (queue, payload, id) values";
+    let two = format!("{insert} {}, {}", row(1), row(2));
+    outbox.execute(&two).await;
+    let relay = outbox.relay(&bus).await;
+    seen.reach(1).await;
+    for number in [1, 3, 4] {
+        outbox.execute(&format!("{insert} {}", row(number))).await;
+    }
+    outbox.until(&refused("another payload"), 3).await;
+    outbox.settled().await;
+    assert_eq!(
+        seen.numbers(),
+        [1],
+        "the same event once more is a duplicate"
+    );
+    outbox.retry(true).await;
+    seen.reach(4).await;
+    outbox.settled().await;
+    assert!(seen.counts().values().all(|count| *count == 1));
+    assert_eq!(outbox.number(REFUSED).await, 0);
+    relay.stop().await;
 }
 
 /// It was never encoded, so it is put back as plain SQL wrote it.

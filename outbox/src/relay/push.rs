@@ -23,6 +23,8 @@ pub(crate) struct RowEvent {
     /// Its place there.
     pub(crate) place: usize,
     pub(crate) event: StagedEvent,
+    /// Whether it was put back by somebody who knows that handling it twice does no harm.
+    pub(crate) is_anew: bool,
 }
 
 impl RowEvent {
@@ -87,7 +89,12 @@ pub(crate) fn page_events(bus: &Bus, rows: &[Row]) -> PageEvents {
                 Ok(event) => {
                     let group = format!("{}/{}", event.queue(), event.bucket());
                     let event = event.repeated(row.is_repeated);
-                    let event = RowEvent { place, event };
+                    let is_anew = row.is_anew;
+                    let event = RowEvent {
+                        place,
+                        event,
+                        is_anew,
+                    };
                     page.groups.entry(group.clone()).or_default().push(event);
                     name = Some(group);
                 }
@@ -109,7 +116,11 @@ pub(crate) async fn push_group(bus: &Bus, events: &[RowEvent]) -> GroupResult {
         let pushed = __outbox::push(bus, &staged).await;
         let (mut outcomes, mut failure) = (Vec::with_capacity(events.len()), None);
         for (row, pushed) in events.iter().zip(pushed) {
-            outcomes.push((row.place, RowOutcome::of(&pushed)));
+            let outcome = match &pushed {
+                StagedPush::Taken(_) if row.is_anew => renewed(bus, &row.event),
+                pushed => RowOutcome::of(pushed),
+            };
+            outcomes.push((row.place, outcome));
             if let StagedPush::Failed(error) = pushed {
                 failure.get_or_insert(error);
             }

@@ -79,7 +79,11 @@ impl<S: Source> Run<S> {
                         continue;
                     }
                     let event = event.repeated(row.is_repeated);
-                    events.push(RowEvent { place, event });
+                    events.push(RowEvent {
+                        place,
+                        event,
+                        is_anew: false, // it is asked for again, if it is refused
+                    });
                 }
                 Err(error) => outcomes.push((place, RowOutcome::refused(error.to_string()))),
             }

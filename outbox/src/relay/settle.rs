@@ -31,7 +31,9 @@ impl RowOutcome {
     pub(crate) fn of(pushed: &StagedPush) -> Self {
         match pushed {
             StagedPush::Accepted { is_new } => Self::Accepted { is_new: *is_new },
-            StagedPush::Refused(error) => Self::refused(error.to_string()),
+            StagedPush::Refused(error) | StagedPush::Taken(error) => {
+                Self::refused(error.to_string())
+            }
             StagedPush::Failed(error) => match error.kind() {
                 ErrorKind::Unavailable | ErrorKind::Full | ErrorKind::Closed => Self::NotYet,
                 _ => Self::Unknown,

@@ -37,6 +37,8 @@ pub enum StagedPush {
     OutOfTime,
     /// It can never be accepted.
     Refused(Error),
+    /// The store has an event of its id with another payload, and this one was surely never pushed.
+    Taken(Error),
     /// It was not accepted, and may be later; after [`ErrorKind::Unknown`] it may have been.
     Failed(Error),
 }
@@ -128,10 +130,7 @@ async fn push_made(
             Ok((pushed, _)) => {
                 let replies = pushed.into_iter().map(Some).chain(std::iter::repeat(None));
                 let judge = |(place, reply): (usize, Option<PushReport>)| match reply {
-                    Some(reply) => {
-                        let id = events[place].id();
-                        (place, of_outcome(handle, id, reply.verdict))
-                    }
+                    Some(reply) => (place, of_outcome(handle, &events[place], reply.verdict)),
                     None => (place, StagedPush::Failed(crate::store::unexpected())),
                 };
                 call.into_iter().zip(replies).map(judge).collect()
@@ -154,11 +153,23 @@ async fn push_made(
     results
 }
 
-fn of_outcome(handle: &QueueHandle, id: EventId, outcome: PushOutcome) -> StagedPush {
+fn of_outcome(handle: &QueueHandle, staged: &StagedEvent, outcome: PushOutcome) -> StagedPush {
+    let id = staged.id();
     match outcome {
         PushOutcome::Accepted | PushOutcome::Replaced(_) => {
             handle.pushes.accepted(1, 0);
             StagedPush::Accepted { is_new: true }
+        }
+        // A row of plain SQL may have an id that its writer has given to another, too.
+        PushOutcome::Conflict if staged.is_derived && !staged.is_repeated => {
+            handle.pushes.rejected(ErrorKind::Conflict, 1);
+            StagedPush::Taken(Error::new(
+                ErrorKind::Conflict,
+                format!(
+                    "the id {id} belongs to an event with another payload. Put the row back under a \
+                     new id if it is another event"
+                ),
+            ))
         }
         // A conflict of an id that no other event has: an update has changed its payload since.
         PushOutcome::Duplicate(_) | PushOutcome::Conflict => {
@@ -234,7 +245,7 @@ async fn push_one_given(handle: &QueueHandle, staged: &StagedEvent) -> Result<St
             handle.pushes.accepted(is_new.into(), (!is_new).into());
             Ok(StagedPush::Accepted { is_new })
         }
-        Some(outcome) => Ok(of_outcome(handle, envelope.id, outcome)),
+        Some(outcome) => Ok(of_outcome(handle, staged, outcome)),
     }
 }
 

@@ -190,7 +190,7 @@ impl Bus {
     pub(crate) fn renew_staged(&self, staged: &StagedEvent) -> Result<StagedEvent> {
         let mut envelope = (*staged.event.envelope).clone();
         let (now, bucket) = (self.inner.now(), envelope.bucket());
-        let id = if staged.is_given {
+        let id = if staged.is_given || staged.is_derived {
             EventId::random(now, bucket)
         } else {
             EventId::from_parts(now, bucket, envelope.id.entropy())
