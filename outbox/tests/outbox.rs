@@ -29,6 +29,7 @@ mod kills;
 mod lacking;
 mod large;
 mod load;
+mod lost;
 mod metrics;
 mod mysql;
 mod ordered;

@@ -11,12 +11,15 @@ use crate::relay::source::Closing;
 /// what is committed when it begins.
 const BEGIN: &str = "begin isolation level read committed; set local jit = off; set local enable_seqscan = off; \
                      set local enable_bitmapscan = off";
+/// Once a claim is on the disk, so are the commits of the rows that it reads: none is pushed that an end
+/// of the server may still lose, where commits do not wait for the disk.
+const FLUSHED: &str = "set local synchronous_commit = local";
 
 /// Returns the statements that claim rows and read them, at most `limit`: the first row of the reply is
 /// the number of the step, unless another relay was faster.
 pub(crate) fn claim(claim: &Step, hold: Duration, limit: usize) -> String {
     format!(
-        "{BEGIN}; {}; {}; commit",
+        "{BEGIN}; {FLUSHED}; {}; {}; commit",
         claim.insert(hold),
         page::select(claim, limit)
     )
