@@ -61,3 +61,22 @@ fn a_pool_that_is_none_is_named() {
     let settings = Settings::from_toml("[outbox]\nurl = 'postgres://u:secret@host/db'").unwrap();
     assert!(!format!("{settings:?}").contains("secret"), "{settings:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_long_ends_are_kept_can_be_set() {
+    let database = Postgres::start(PostgresOptions::default());
+    database.sql(schema(Database::Postgres));
+    let listen =
+        "[api]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'\nstate = 'memory:'";
+    let pools = "[pools.default]\nurl = 'memory:'";
+    let text = |seconds: u32| {
+        let outbox = outbox(&database.url());
+        format!("{listen}\n{pools}\n{outbox}\ndone_kept_s = {seconds}")
+    };
+    let settings = Settings::from_toml(&text(59)).unwrap();
+    let error = Server::start(settings).await.unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("done_kept is 59s"), "{source}");
+    let settings = Settings::from_toml(&text(5_184_000)).unwrap();
+    Server::start(settings).await.unwrap().stop().await;
+}

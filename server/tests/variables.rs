@@ -10,7 +10,7 @@ use crate::kills::Program;
 use crate::world::{client, reply};
 
 /// Each setting, and a text that it may be.
-const SETTINGS: [(&str, &str); 37] = [
+const SETTINGS: [(&str, &str); 38] = [
     ("clock", "system"),
     ("api.listen", "127.0.0.1:0"),
     ("api.tls_certificate", "a.crt"),
@@ -36,6 +36,7 @@ const SETTINGS: [(&str, &str); 37] = [
     ("log.access", "false"),
     ("outbox.url", "sqlite:shop.db"),
     ("outbox.pool", "eu"),
+    ("outbox.done_kept_s", "5184000"),
     ("pools.eu.url", "memory:"),
     ("webhooks.allow_http", "true"),
     ("webhooks.allow_private", "true"),

@@ -273,6 +273,10 @@ pub struct OutboxSettings {
     pub url: Option<String>,
     /// The pool whose store gets its events. Default: `default`.
     pub pool: String,
+    /// How long the ends of `finish_in` are kept, in seconds, as of
+    /// [`RelayOptions::done_kept`](duly_outbox::RelayOptions::done_kept). The server does not know how
+    /// long the attempts of other processes last. Default: 30 days.
+    pub done_kept_s: u64,
 }
 
 impl Default for OutboxSettings {
@@ -280,6 +284,7 @@ impl Default for OutboxSettings {
         Self {
             url: None,
             pool: DEFAULT_POOL.to_owned(),
+            done_kept_s: duly_outbox::RelayOptions::default().done_kept.as_secs(),
         }
     }
 }
@@ -290,6 +295,7 @@ impl std::fmt::Debug for OutboxSettings {
         f.debug_struct("OutboxSettings")
             .field("is_set", &self.url.is_some())
             .field("pool", &self.pool)
+            .field("done_kept_s", &self.done_kept_s)
             .finish()
     }
 }
