@@ -192,6 +192,26 @@ async fn the_next_event_waits_for_one_fetch_whatever_was_cancelled_before() {
     }
 }
 
+/// One that stays is at the head of a long list, and all that are cancelled are behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_event_waits_for_one_fetch_also_behind_live_ones() {
+    let (events, cancelled) = (100_000, 12_000); // a fetch passes 4,000 entries
+    let server = Redis::plain();
+    for heads in [1, 3] {
+        let (url, prefix) = fresh(&server.url());
+        let bare = Bare::open(&url).await;
+        let ids = push_ready(&bare, Layout::Alone, events).await;
+        cancel_all(&bare, &ids[heads..heads + cancelled]).await;
+        let entries = len(&server, "LLEN", &prefix, "ready");
+        assert!(entries <= events - cancelled + 600, "{heads}: {entries}");
+        let live = ids[..heads].iter().chain(&ids[heads + cancelled..]);
+        for (request, id) in (1..).zip(live.take(heads + 2)) {
+            let held = bare.fetch(request, 1).await.expect("a fetch");
+            assert_eq!(held, [*id], "{heads}: request {request}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn live_events_among_cancelled_ones_stay_ready_and_in_order() {
     let server = Redis::plain();

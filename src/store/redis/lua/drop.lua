@@ -16,6 +16,8 @@ for i = ARGV.rest, #ARGV do
   if body and not is_newer(body) then
     note_end(id, "\11", it.due, ZERO, body, by)
     dropped[#dropped + 1] = { id = id, state = it, body = body }
+  elseif it and has_ended(it.kind) then -- left by a call that failed
+    call("ZREM", DEAD, id)
   end
 end
 -- First: an event that is dropped without a record could not be dropped again.

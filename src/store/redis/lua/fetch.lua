@@ -218,24 +218,31 @@ local function reader_of(ids)
   end
 end
 
+-- How many are looked at together where so many are wanted: behind some that have left, more of them
+-- are likely.
+local function at_once(wanted)
+  return math.max(wanted, math.min(passed_over, 64))
+end
+
 -- Leases what waits at the head of the ready list, in its order. Returns how many of the entries have
 -- left, and what is left of the last one if that stands for several.
 local function take_ready(entries)
-  local parts, ids, numbers, ends, room, looked = {}, {}, {}, {}, limit - count, 0
+  local parts, ids, numbers, ends, left, looked = {}, {}, {}, {}, limit - count, 0
+  local room = at_once(left) -- ids to look at; `left` is of events
   read_pages(entries)
   for i, entry_of in ipairs(entries) do
-    if room <= 0 then
+    local its = #entry_of == ENTRY_OF_PART
+    if room <= 0 or (its and left <= 0) then
       break
     end
-    local its = #entry_of == ENTRY_OF_PART
-    parts[i] = its and whole_part(entry_of, "R", room)
+    parts[i] = its and whole_part(entry_of, "R", left)
     if not parts[i] then
       for _, id in ipairs(its and ids_in(entry_of) or { sub(entry_of, 1, 16) }) do
         ids[#ids + 1], numbers[#ids + 1] = id, sub(entry_of, its and 18 or 17)
       end
     end
-    room = room - (parts[i] and parts[i][3] or #ids - (ends[i - 1] or 0))
-    ends[i], looked = #ids, i
+    local its_ids = parts[i] and parts[i][3] or #ids - (ends[i - 1] or 0)
+    room, left, ends[i], looked = room - its_ids, left - its_ids, #ids, i
   end
   local states, body_of, at = read_all("HMGET", STATE, ids), reader_of(ids), 1
   for i = 1, looked do -- `entries` or `members`
@@ -443,7 +450,7 @@ local unseen = limit > 0 and call("LLEN", READY) or 0 -- entries
 local per_entry, taken, rest = math.max((unseen - surplus) / math.max(unseen, 1), 1), 0, {}
 local pivot -- the last entry that leaves
 while count < limit and taken < unseen and #rest == 0 and may_look() do -- `limit` events, `PASSED_MAX` others
-  local want = math.min(math.ceil((limit - count) / per_entry), aside, unseen - taken)
+  local want = math.min(at_once(math.ceil((limit - count) / per_entry)), aside, unseen - taken)
   local entries = call("LRANGE", READY, taken, taken + want - 1)
   local left
   left, rest = take_ready(entries)

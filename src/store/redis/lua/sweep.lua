@@ -1,9 +1,9 @@
 -- Library: removes from the ready list what events that have left it have left behind, so that the next
 -- fetch does not pass it. Each event that leaves pays for some entries.
 --
--- Stale entries at both ends are cut off. Where most entries are stale, those in the middle are gathered
--- in a gap, which the live ones behind it pass in their order, until it is at the end. All that is
--- overwritten is read first: where the gap lies is a hint.
+-- Stale entries at both ends are cut off, in front also those behind a live one. Where most entries are
+-- stale, those in the middle are gathered in a gap, which the live ones behind it pass in their order,
+-- until it is at the end. All that is overwritten is read first: where the gap lies is a hint.
 local LOOKED_AT, LOOKED_AT_ALL, SWEPT = 8, 512, 16 -- entries: the last for each event that leaves
 local IDS_MAX = 1024 -- ids of entries that one look reads, and those of an entry
 local NO_EVENT = string.rep("\0", 24) -- an entry under a number that no event has
@@ -29,24 +29,47 @@ local function look_at_entries(entries, step)
   return live, looked
 end
 
--- Removes stale entries from the end that `from` and `to` are at. Returns whether it removed all that it
--- looked at.
-local function drop_stale_at(from, to)
-  local entries, step = call("LRANGE", READY, from, to), from == 0 and 1 or -1
-  local live, looked = look_at_entries(entries, step)
+-- Removes the stale ones of the first `most` entries: the live ones, which keep their order, are moved
+-- together behind them. Each is first written to its new place, the last one first: twice in the list, and
+-- never missing. Returns whether it removed all that it looked at.
+local function drop_stale_in_front(most)
+  local entries = call("LRANGE", READY, 0, most - 1)
+  local live, looked = look_at_entries(entries, 1)
   local stale = 0
-  while stale < looked and not live[step > 0 and stale + 1 or #entries - stale] do -- 512 entries
+  for i = 1, looked do -- `most` entries
+    stale = stale + (live[i] and 0 or 1)
+  end
+  if stale == 0 then
+    return false
+  end
+  surplus = surplus - stale
+  move_gap(-stale)
+  keep_counts()
+  local place = looked
+  for i = looked, 1, -1 do -- `most` entries
+    if live[i] then
+      place = place - 1
+      if place >= i then
+        call("LSET", READY, place, entries[i])
+      end
+    end
+  end
+  call("LTRIM", READY, stale, -1)
+  return stale == #entries
+end
+
+-- Removes the stale ones of the last `most` entries that no live one is behind.
+local function drop_stale_at_the_end(most)
+  local entries, stale = call("LRANGE", READY, -most, -1), 0
+  local live, looked = look_at_entries(entries, -1)
+  while stale < looked and not live[#entries - stale] do -- `most` entries
     stale = stale + 1
   end
   if stale > 0 then
     surplus = surplus - stale
-    if step > 0 then
-      move_gap(-stale)
-    end
     keep_counts()
-    call("LTRIM", READY, step > 0 and stale or 0, step > 0 and -1 or -stale - 1)
+    call("LTRIM", READY, 0, -stale - 1)
   end
-  return stale > 0 and stale == #entries
 end
 
 -- Looks at the next `most` entries behind the gap, and moves the live ones before it.
@@ -87,24 +110,26 @@ end
 -- Removes entries of events that have left the ready list, more than the `left` events of this call have
 -- left there; where all seem to be such, many. Each is looked at, since counts may be wrong, and entries
 -- that stand for several events hide others from them: so those at the ends are looked at in any case,
--- and a few in between.
+-- and a few in between, one of them where a front is looked at: a live head would hide what is behind it.
 local function drop_stale(left)
   local len = left > 0 and call("LLEN", READY) or 0
   if len == 0 then
     return
   end
   local from = math.fmod(now, len)
-  local some = call("LRANGE", READY, from, from + 1)
-  local live = look_at_entries({ call("LINDEX", READY, 0), call("LINDEX", READY, -1), some[1], some[2] }, 1)
-  local is_mostly_stale = 4 * surplus >= 3 * len or not (live[3] or live[4])
   local swept = math.min(left * SWEPT, LOOKED_AT_ALL)
+  local ends = { call("LINDEX", READY, 0), call("LINDEX", READY, -1),
+    call("LINDEX", READY, math.fmod(now, math.min(swept, len))) }
+  local some = call("LRANGE", READY, from, from + 1)
+  local live = look_at_entries({ ends[1], ends[2], ends[3], some[1], some[2] }, 1)
+  local is_mostly_stale = 4 * surplus >= 3 * len or not (live[4] or live[5])
   local many = surplus >= len and LOOKED_AT_ALL or is_mostly_stale and swept
     or math.min(left * LOOKED_AT, LOOKED_AT_ALL)
-  if not live[1] and drop_stale_at(0, many - 1) then
+  if not (live[1] and live[3]) and drop_stale_in_front(live[1] and swept or many) then
     return
   end
   if not live[2] then
-    drop_stale_at(-many, -1)
+    drop_stale_at_the_end(many)
   end
   if meta.gap_to > 0 or is_mostly_stale then
     move_live(swept)
