@@ -62,10 +62,11 @@ impl Machine {
         self.model.now_us
     }
 
-    /// Whether one event has expired, and a fetch may come to it. The order of several differs.
+    /// Whether one event has expired, and a fetch may come to it. The order of several differs; and a
+    /// lease past its deadline, which a fetch leaves alone, asks for a look before.
     pub(crate) fn leaves_one_to_fetch(&self) -> bool {
         let is_fetch = matches!(self.op, Some(StoreOp::Fetch(_)));
-        is_fetch && self.model.expired == 1 && !self.is_swept
+        is_fetch && self.model.expired == 1 && self.model.overdue == 0 && !self.is_swept
     }
 
     fn store_us(&self) -> u64 {

@@ -15,9 +15,11 @@ impl Model {
     /// they hold. What has expired is over before any operation, the first to expire first; what is
     /// forgotten for it is when the operation is done, unless the model `forgets_first`.
     pub(crate) fn begin(&mut self, tells: bool) {
-        if tells || self.forgets_first {
-            self.end_overdue(|_| true); // a server is looked at before each operation
-        }
+        self.overdue = if tells || self.forgets_first {
+            self.end_overdue(|_| true) // a server is looked at before each operation
+        } else {
+            0
+        };
         self.before = self.over.len();
         self.is_settling = true;
         let waits = |event: &&Event| matches!(event.state, State::Scheduled | State::Ready);
@@ -47,18 +49,19 @@ impl Model {
         }
     }
 
-    /// Takes back leases past their deadline, the first first.
-    fn end_overdue(&mut self, of: impl Fn(&Event) -> bool) {
+    /// Takes back leases past their deadline, the first first. Returns how many.
+    fn end_overdue(&mut self, of: impl Fn(&Event) -> bool) -> usize {
         let deadline = |event: &Event| event.lease.as_ref()?.deadline;
         let over = self.events.iter().filter(|event| of(event));
         let over = over.filter_map(|event| Some((deadline(event)?, event.envelope.id)));
         let mut over: Vec<_> = over.filter(|(at, _)| self.is_due(*at)).collect();
         over.sort_unstable();
         let mut reaped = std::mem::take(&mut self.taken_back);
-        for (_, id) in over {
-            self.take_back(id, &mut reaped, &mut Vec::new());
+        for (_, id) in &over {
+            self.take_back(*id, &mut reaped, &mut Vec::new());
         }
         self.taken_back = reaped;
+        over.len()
     }
 
     /// What holds a unique key of a push, though it is over, ends before.

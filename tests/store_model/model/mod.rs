@@ -75,6 +75,8 @@ pub(crate) struct Model {
     taken_back: ReapReport,
     /// How many have expired before the operation, and wait no more.
     pub(crate) expired: usize,
+    /// How many leases past their deadline were over before the operation.
+    pub(crate) overdue: usize,
     /// How many were over before the operation.
     before: usize,
     /// Whether what has expired makes a bucket forget before the operation, and not when that is done.
