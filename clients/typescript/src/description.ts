@@ -2138,7 +2138,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Those about this queue, its events included, or this schedule, as `target` has it.
+                 * @description Those about this queue, its events included, or this schedule, as `target` has it. A token for
+                 *     some queues must name one of them.
                  * @example shop.close
                  */
                 target?: string;

@@ -59,17 +59,6 @@ impl Pool {
         Ok(None)
     }
 
-    /// Counts the ready jobs of a queue without those that have expired, which a store keeps until
-    /// a poll passes them; of a queue with more than [`PAGE`] jobs without those among that many.
-    pub(crate) async fn size(&self, queue: &Queue<Body>) -> Result<usize> {
-        let ready = self.stats(queue).await?.ready;
-        let mut expired = 0;
-        let mut scan = ReadyScan::new(ready, self.now(), (PAGE, PAGE));
-        let mut count = |_: &StoredEvent, has_expired| expired += usize::from(has_expired);
-        while scan.page(queue, &mut count).await?.is_none() {}
-        Ok(ready.saturating_sub(expired))
-    }
-
     /// Begins a walk through the dead jobs of a queue.
     pub(crate) fn dead_jobs<'a>(&'a self, queue: &'a Queue<Body>) -> DeadJobs<'a> {
         DeadJobs {

@@ -123,7 +123,7 @@ pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
 }
 
 pub(super) async fn size(call: &Call<'_>) -> Result<Response> {
-    let size = call.pool.size(&call.queue()?).await?;
+    let size = call.pool.stats(&call.queue()?).await?.ready;
     Ok(job::sized(call, size))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::admin::{AuditCursor, AuditFilter, AuditLine};
 use duly::time::Timestamp;
@@ -32,7 +32,8 @@ const LIMIT_MAX: usize = 1_000;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AuditQuery {
-    /// Those about this queue, its events included, or this schedule, as `target` has it.
+    /// Those about this queue, its events included, or this schedule, as `target` has it. A token for
+    /// some queues must name one of them.
     #[param(min_length = 1, max_length = 1024, example = "shop.close")]
     target: Option<String>,
     /// Those whose actor contains this text.
@@ -85,6 +86,28 @@ impl AuditQuery {
     }
 }
 
+/// Checks that the token may ask for lines about a target. That of some queues names one of them: how
+/// many lines others have would be seen by what `next` says.
+fn may_ask(grant: &Grant, prefix: &str, target: Option<&str>) -> Result<()> {
+    grant.allows_anywhere(Scope::Admin)?;
+    if grant.allows_all(Scope::Admin).is_ok() {
+        return Ok(());
+    }
+    let queue = target.and_then(|target| target.strip_prefix(prefix));
+    let queue = queue.map(|queue| queue.split('/').next().unwrap_or_default());
+    match queue {
+        Some(queue) => Ok(grant.allows(Scope::Admin, queue)?),
+        None => Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            format!(
+                "the token is for some queues of the namespace: `target` must name one of them, such \
+                 as {prefix}close"
+            ),
+        )),
+    }
+}
+
 /// Whether a line is about a queue of the namespace that the token administers, or about a schedule,
 /// if it administers all queues: a line does not say whose a schedule was.
 fn is_seen(grant: &Grant, prefix: &str, line: &AuditLine) -> bool {
@@ -110,7 +133,8 @@ pub(super) async fn list(
 ) -> Result<Response> {
     let scope = Scope::Admin;
     let (pool, lasting) = granted_namespace_lasting(&app, &headers, &namespace, scope).await?;
-    lasting.check(&app.tokens).await?.allows_anywhere(scope)?;
+    let grant = lasting.check(&app.tokens).await?;
+    grant.allows_anywhere(scope)?;
     let Query(query) = query?;
     let limit = query.limit.unwrap_or(100);
     if !(1..=LIMIT_MAX).contains(&limit) {
@@ -120,10 +144,11 @@ pub(super) async fn list(
     }
     let before = query.before.as_deref().map(str::parse::<AuditCursor>);
     let (before, filter) = (before.transpose()?, query.filter(&namespace)?);
+    let (prefix, target) = (format!("{namespace}."), filter.target.as_deref());
+    may_ask(&grant, &prefix, target)?;
     let read = async { Ok(pool.bus().audit_matching(&filter, before, limit).await?) };
     let (page, grant) = access::step(&app, Work::Read, &lasting, read).await?;
-    grant.allows_anywhere(scope)?;
-    let prefix = format!("{namespace}.");
+    may_ask(&grant, &prefix, target)?;
     let items = page.items.iter();
     let items = items.filter(|line| is_seen(&grant, &prefix, line));
     Ok(Json(AuditPage {

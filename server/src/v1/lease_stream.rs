@@ -203,8 +203,10 @@ impl LeaseStream {
         };
         let leased = leased.allowed(&self.grant, &self.app.tokens).await;
         let mut leased = leased?;
-        if !leased.jobs().is_empty() {
-            leased.count(taken);
+        match taken {
+            // The next call must not be refused for this one.
+            Some(unused) if leased.jobs().is_empty() => unused.give_back().await,
+            taken => leased.count(taken),
         }
         Ok(leased)
     }

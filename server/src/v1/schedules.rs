@@ -190,6 +190,12 @@ pub(super) async fn set(
     let queue = options.queue().as_str();
     let queue = queue.split_once('.').map_or(queue, |(_, queue)| queue);
     grant.allows(Scope::Admin, queue)?;
+    // It pushes, for longer than the token lasts.
+    grant.allows(Scope::Publish, queue)?;
+    if grant.limits(Action::Produce) {
+        let text = "a token with a limit of pushes sets no schedule, whose pushes no limit counts";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", text));
+    }
     let schedules = pool.bus().schedules();
     let before = schedules.get(&name).await?;
     if let Some(before) = &before {

@@ -288,6 +288,17 @@ async fn a_token_of_a_queue_has_the_schedules_of_that_queue(world: World) {
         let set = send(tenant, Method::PUT, NIGHTLY, &nightly()).await;
         assert_eq!(set.0, 403, "{set:?}");
     }
+    // Who sets one pushes, and for longer than any limit counts.
+    let operator = tenant(&world, "ns", "&scopes=admin").await;
+    let both = tenant(&world, "ns", "&scopes=publish,admin").await;
+    let limited = tenant(&world, "ns", "&scopes=publish,admin").await;
+    let limit = format!("/token/ns/{}/limit", limited.1);
+    let pushes = r#"{"write":1,"interval":3600}"#;
+    world.admin_with(Method::PUT, &limit, pushes).await.is(200);
+    for (tenant, status) in [(&operator, 403), (&limited, 403), (&both, 200)] {
+        let set = send(tenant, Method::PUT, NIGHTLY, &nightly()).await;
+        assert_eq!(set.0, status, "{set:?}");
+    }
     let kept = world.get(NIGHTLY).await.is(200);
     assert_eq!(
         (&kept["queue"], &kept["paused_ms"]),
