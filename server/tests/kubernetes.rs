@@ -187,7 +187,9 @@ fn workers_whose_queue_has_no_figures_are_an_error_and_no_calm() {
 #[test]
 fn the_first_token_comes_from_within_a_container() {
     for file in ["Containerfile", "kubernetes/kustomization.yaml"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(file);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("deploy")
+            .join(file);
         let text = std::fs::read_to_string(path).unwrap();
         let (_, words) = text.split_once("duly token create ").unwrap();
         let words = words.lines().next().unwrap().replace('\'', "");

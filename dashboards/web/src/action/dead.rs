@@ -64,7 +64,7 @@ pub(super) async fn sweep(
         let letters = of_queues(filter.letters(&app.bus), &queues);
         let page = in_time(letters.limit(DRY_RUN).page()).await?;
         let found = page.items.into_iter().map(|letter| letter.queue);
-        lines(found.collect(), page.next.is_none(), &of_what)
+        lines(&found.collect(), page.next.is_none(), &of_what)
     };
     let verb = match action {
         Action::DropAll => "Drop",

@@ -86,10 +86,11 @@ pub(super) async fn sweep(
         let found = filter.events(&app.bus, place, &queues).limit(DRY_RUN);
         let list = in_time(found.list(None)).await?;
         let of = list.items.into_iter().map(|event| event.queue);
-        let targets = lines(of.collect(), list.next.is_none(), &of_what);
-        let extent = match visit.user.sees_all() {
-            true => Extent::EveryQueue,
-            false => Extent::Queues(queues.clone().into()),
+        let targets = lines(&of.collect(), list.next.is_none(), &of_what);
+        let extent = if visit.user.sees_all() {
+            Extent::EveryQueue
+        } else {
+            Extent::Queues(queues.clone().into())
         };
         (targets, extent)
     };
