@@ -117,7 +117,7 @@ pub(crate) async fn push_group(bus: &Bus, events: &[RowEvent]) -> GroupResult {
         let (mut outcomes, mut failure) = (Vec::with_capacity(events.len()), None);
         for (row, pushed) in events.iter().zip(pushed) {
             let outcome = match &pushed {
-                StagedPush::Taken(_) if row.is_anew => renewed(bus, &row.event),
+                StagedPush::Conflict(_) if row.is_anew => renewed(bus, &row.event),
                 pushed => RowOutcome::of(pushed),
             };
             outcomes.push((row.place, outcome));

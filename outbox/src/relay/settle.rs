@@ -31,7 +31,7 @@ impl RowOutcome {
     pub(crate) fn of(pushed: &StagedPush) -> Self {
         match pushed {
             StagedPush::Accepted { is_new } => Self::Accepted { is_new: *is_new },
-            StagedPush::Refused(error) | StagedPush::Taken(error) => {
+            StagedPush::Refused(error) | StagedPush::Conflict(error) => {
                 Self::refused(error.to_string())
             }
             StagedPush::Failed(error) => match error.kind() {

@@ -38,7 +38,7 @@ pub enum StagedPush {
     /// It can never be accepted.
     Refused(Error),
     /// The store has an event of its id with another payload, and this one was surely never pushed.
-    Taken(Error),
+    Conflict(Error),
     /// It was not accepted, and may be later; after [`ErrorKind::Unknown`] it may have been.
     Failed(Error),
 }
@@ -163,7 +163,7 @@ fn of_outcome(handle: &QueueHandle, staged: &StagedEvent, outcome: PushOutcome) 
         // A row of plain SQL may have an id that its writer has given to another, too.
         PushOutcome::Conflict if staged.is_derived && !staged.is_repeated => {
             handle.pushes.rejected(ErrorKind::Conflict, 1);
-            StagedPush::Taken(Error::new(
+            StagedPush::Conflict(Error::new(
                 ErrorKind::Conflict,
                 format!(
                     "the id {id} belongs to an event with another payload. Put the row back under a \
