@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
-use crate::config::Settings;
 use crate::config::keys::{Section, known_keys, unknown_section};
 use crate::config::raw_value::RawValue;
+use crate::config::settings::Settings;
 use crate::config::similar_names::spells;
 use crate::error::{Error, Result, shown};
 use crate::event::QueueName;

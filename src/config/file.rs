@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use ::config::{FileFormat, Format as _, Map, Value, ValueKind};
 
-use crate::config::Settings;
 use crate::config::keys::Section;
 use crate::config::raw_value::RawValue;
+use crate::config::settings::Settings;
 use crate::error::{Error, Result, shown};
 use crate::event::QueueName;
 

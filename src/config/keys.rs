@@ -1,9 +1,9 @@
 //! The table of keys: the name, the expected value, and the setting of each.
 
-use crate::config::Settings;
 use crate::config::key::Key;
 use crate::config::raw_value::RawValue;
 use crate::config::schedules::SCHEDULE;
+use crate::config::settings::Settings;
 use crate::config::similar_names::nearest;
 use crate::error::shown;
 use crate::event::QueueName;

@@ -20,7 +20,7 @@ const SPREAD: &[(&str, &str, usize, &str)] = &[
     ("src/bus/inner.rs", "Inner", 8, "what several tasks of the bus share, each with its types"),
     ("src/bus/queue.rs", "Queue", 8, "each use of a queue beside the types that it alone has"),
     ("src/bus/queue_handle.rs", "QueueHandle", 6, "the steps of a push, in order; and replies"),
-    ("src/core/engine/mod.rs", "Bucket", 12, "a file for each group of operations of the store"),
+    ("src/core/engine/bucket.rs", "Bucket", 12, "a file for each group of operations of the store"),
     ("src/core/node/mod.rs", "Node", 6, "a file for each cause of a decision"),
     ("src/core/pull/mod.rs", "Puller", 5, "a file for each cause of a decision"),
     ("src/event/envelope.rs", "Envelope", 4, "each header beside how it is read and written"),

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::bus::inner::Inner;
-use crate::bus::lease::{LeaseOutcome, LeaseStatus, LeaseToken};
+use crate::bus::lease::outcome::{LeaseOutcome, LeaseStatus};
+use crate::bus::state::leases::token::LeaseToken;
 use crate::codec::{Codec, OpenError};
 use crate::core::op::{AttemptOutcome, FailureReason};
 use crate::error::Result;

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
-use crate::bus::lease::LeaseToken;
 use crate::bus::queue::Queue;
+use crate::bus::state::leases::token::LeaseToken;
 use crate::core::op::{AttemptOutcome, CancelOutcome, FailureReason, Settlement, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, State};

@@ -1,8 +1,9 @@
 //! Administrative changes: cancel, reschedule, update and rewrite; and of dead letters: revive, edit
 //! and drop.
 
+use crate::core::engine::bucket::Bucket;
 use crate::core::engine::entry::{Entry, Place, RecordDetails};
-use crate::core::engine::{Bucket, bounded, check_by, check_bytes};
+use crate::core::engine::limits::{bounded, check_by, check_bytes};
 use crate::core::op::{CancelOutcome, ChangeOutcome, ChangeSink, DeadLetterEdit, Rewriting};
 use crate::error::Result;
 use crate::event::{Envelope, EventId, Payload, State};

@@ -1,6 +1,6 @@
 //! An invariant check of a bucket: each event in exactly one place, every counter right.
 
-use crate::core::engine::Bucket;
+use crate::core::engine::bucket::Bucket;
 use crate::core::engine::entry::{Entry, Place};
 use crate::event::State;
 

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::core::engine::bucket::Bucket;
 use crate::core::engine::entry::{Budget, Entry, Place};
 use crate::core::engine::leases::Lease;
-use crate::core::engine::{Bucket, bounded};
+use crate::core::engine::limits::bounded;
 use crate::core::op::{
     BATCH_MAX, ChangeSink, Delivery, Fetch, FetchReport, HeartbeatReport, Holding, Reply,
     RequestId, StartMark,

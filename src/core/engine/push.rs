@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::core::engine::bucket::Bucket;
 use crate::core::engine::dedup::is_ahead;
 use crate::core::engine::entry::{Entry, EventOptions, Place};
-use crate::core::engine::{Bucket, bounded, check_bytes};
+use crate::core::engine::limits::{bounded, check_bytes};
 use crate::core::op::{ChangeSink, NewEvent, PushOutcome, PushReport, Unique};
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, State};

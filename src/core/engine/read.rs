@@ -4,8 +4,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::engine::bucket::Bucket;
 use crate::core::engine::entry::{Budget, Entry, Place};
-use crate::core::engine::{Bucket, Tombstone, check_spans};
+use crate::core::engine::limits::check_spans;
+use crate::core::op::Tombstone;
 use crate::core::op::{
     BATCH_MAX, ChangeSink, DeadPage, PeekBy, PeekCursor, PeekPage, Reply, Snapshot, Stats,
 };

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use crate::core::engine::bucket::Bucket;
 use crate::core::engine::entry::{Entry, RecordDetails};
-use crate::core::engine::expiry::EXPIRE_MAX;
+use crate::core::engine::expire::EXPIRE_MAX;
 use crate::core::engine::leases::Lease;
-use crate::core::engine::{Bucket, bounded};
+use crate::core::engine::limits::bounded;
 use crate::core::op::{self, BATCH_MAX, ChangeSink, ReapReport, Reply, RequestId, StartMark};
 use crate::error::Result;
 use crate::event::EventId;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::engine::Bucket;
+use crate::core::engine::bucket::Bucket;
 use crate::core::engine::counts::DueKey;
 use crate::core::engine::entry::{Entry, EventOptions, Place};
 use crate::core::op::{ChangeSink, Tombstone};

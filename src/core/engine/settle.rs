@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::core::engine::bucket::Bucket;
 use crate::core::engine::entry::{Place, RecordDetails};
 use crate::core::engine::leases::Lease;
-use crate::core::engine::{Bucket, bounded};
+use crate::core::engine::limits::bounded;
 use crate::core::op::LastSettlement;
 use crate::core::op::{
     AttemptOutcome, ChangeSink, FREE_INTERRUPTIONS_MAX, FailureReason, Settlement, StartMark,
