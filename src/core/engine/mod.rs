@@ -43,6 +43,7 @@ mod waiting;
 mod window;
 
 pub use self::bucket::{Bucket, Head};
+#[cfg(feature = "redis")]
 pub(crate) use self::limits::{bounded, check_by, check_bytes, check_spans};
 pub use self::restore::Restored;
 #[cfg(feature = "redis")]
