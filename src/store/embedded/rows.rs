@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::mpsc;
 use std::thread;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, Row};
 
 use crate::core::op::UsedAttempts;
@@ -62,12 +63,23 @@ pub(super) fn read(
             true
         });
     }
-    thread::scope(|scope| {
+    let handed = Mutex::new(connection);
+    let read = thread::scope(|scope| {
         let (sender, batches) = mpsc::sync_channel(WAITING_MAX);
-        let reading = scope.spawn(move || read_here(connection, |it| sender.send(it).is_ok()));
-        batches.into_iter().for_each(take);
+        let handed = &handed;
+        let reader = move || read_here(&handed.lock(), |it| sender.send(it).is_ok());
+        let Ok(reading) = thread::Builder::new().spawn_scoped(scope, reader) else {
+            return None; // the system has no thread
+        };
+        batches.into_iter().for_each(&mut take);
         let read = reading.join();
-        read.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        Some(read.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    read.unwrap_or_else(|| {
+        read_here(&handed.lock(), |batch| {
+            take(batch);
+            true
+        })
     })
 }
 
