@@ -5,11 +5,14 @@
 //! and ends with the last.
 
 use std::future::Future;
+use std::io;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::task::JoinHandle;
+
+use crate::panics;
 
 static SHARED: Mutex<Weak<Background>> = Mutex::new(Weak::new());
 
@@ -36,11 +39,15 @@ impl Background {
             return running;
         }
         // With a worker of its own, as a runtime of the current thread would need one to drive it.
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("duly-store")
-            .enable_all()
-            .build();
+        let build = || {
+            Builder::new_multi_thread()
+                .worker_threads(1)
+                .thread_name("duly-store")
+                .enable_all()
+                .build()
+        };
+        // It panics where the system has no thread.
+        let runtime = panics::caught(build).unwrap_or_else(|words| Err(io::Error::other(words)));
         match runtime {
             Ok(runtime) => {
                 let handle = runtime.handle().clone();

@@ -241,7 +241,13 @@ impl<B: Clone> Shards<B> {
         let others = std::thread::available_parallelism().map_or(0, |all| all.get() - 1);
         std::thread::scope(|scope| {
             for _ in 0..others.min(INDEXERS_MAX).min(buckets.len() / 2) {
-                scope.spawn(index);
+                // Without a thread this one does it alone.
+                if std::thread::Builder::new()
+                    .spawn_scoped(scope, index)
+                    .is_err()
+                {
+                    break;
+                }
             }
             index();
         });

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::event::State;
-use duly::store::operation::StoreOp;
+use duly::EventId;
+use duly::event::{BucketId, BucketKey, State};
+use duly::store::operation::{Reply, StoreOp};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::{Clock, When};
+use futures_util::FutureExt;
 
 use crate::embedded::damage::{damaged, meddle};
 use crate::embedded::harness::*;
@@ -48,6 +50,35 @@ fn many_events_are_restored_in_the_order_of_their_due_times() {
     }
     let right: Vec<_> = right.into_iter().map(id).collect();
     assert!(fetched == right, "another order, or others");
+}
+
+#[test]
+fn events_of_several_buckets_are_restored() {
+    let place = Place::new();
+    let of = |bucket| BucketKey::new(key().queue, BucketId(bucket));
+    let ask_of = |store: &EmbeddedStore, bucket, op| {
+        let reply = store.apply(&of(bucket), op).now_or_never();
+        let reply = reply.expect("an inline store replies at once");
+        reply.expect("it is done").reply
+    };
+    let store = place.open();
+    for bucket in 0..8 {
+        let events = (0..9).map(|n| {
+            let mut event = event(n, When::After(delay(n)), 3);
+            Arc::make_mut(&mut event.envelope).id = EventId::from_parts(START, BucketId(bucket), n);
+            event
+        });
+        ask_of(&store, bucket, StoreOp::Push(events.collect()));
+    }
+    drop(store);
+    let store = place.open();
+    store.check().expect("a sound index");
+    for bucket in 0..8 {
+        match ask_of(&store, bucket, StoreOp::Stats) {
+            Reply::Stats(stats) => assert_eq!(stats.scheduled, 9, "{bucket}"),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[tokio::test]

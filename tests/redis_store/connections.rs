@@ -265,3 +265,15 @@ async fn goes_on_after(
     pair.stop().await;
     (format!("{at_greeting} {error}"), took)
 }
+
+/// Its connections then run on the runtime of whoever opens it.
+#[test]
+fn a_store_opens_and_works_without_a_thread_of_its_own() {
+    let part = "redis_store::leftovers::live_events_among_cancelled_ones_stay_ready_and_in_order";
+    let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
+    command.args([part, "--exact", "--test-threads=1"]);
+    command.env("RUST_MIN_STACK", (1_u64 << 47).to_string()); // more than any address space has
+    let done = command.output().expect("it runs");
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && text.contains("1 passed"), "{text}");
+}

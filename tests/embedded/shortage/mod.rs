@@ -217,17 +217,21 @@ fn a_bus_that_finds_no_thread_leaves_its_store() {
     assert!(end.success() && passed.is_some(), "{end}");
 }
 
-/// They are so many that a thread of their own would read them.
+/// Threads of their own would read many events, and index those of several buckets.
 #[test]
-fn a_store_of_many_events_opens_without_a_thread() {
-    let place = Place::new();
-    let part = "many::many_events_are_restored_in_the_order_of_their_due_times";
-    let mut command = child::command(part, &place.path());
-    command.env("RUST_MIN_STACK", (1_u64 << 47).to_string());
-    let mut child = Running::start(command);
-    let passed = child.next("1 passed");
-    let end = child.child.wait().expect("its end");
-    assert!(end.success() && passed.is_some(), "{end}");
+fn a_store_opens_without_a_thread() {
+    for part in [
+        "many_events_are_restored_in_the_order_of_their_due_times",
+        "events_of_several_buckets_are_restored",
+    ] {
+        let place = Place::new();
+        let mut command = child::command(&format!("many::{part}"), &place.path());
+        command.env("RUST_MIN_STACK", (1_u64 << 47).to_string());
+        let mut child = Running::start(command);
+        let passed = child.next("1 passed");
+        let end = child.child.wait().expect("its end");
+        assert!(end.success() && passed.is_some(), "{part}: {end}");
+    }
 }
 
 #[tokio::test]
