@@ -157,7 +157,8 @@ fn payload(payload: &Payload) -> ToSqlOutput<'_> {
 /// checksum does not hold.
 pub(super) fn read(row: &Row<'_>, queue: QueueName) -> Option<(u64, Record)> {
     let (number, record) = fields(row, queue)?;
-    let is_whole = row.get(at::SUM) == Ok(sum(number, &record));
+    // The next record has a higher number, which is one, too.
+    let is_whole = number >= 0 && row.get(at::SUM) == Ok(sum(number, &record));
     is_whole.then(|| (number.cast_unsigned(), record))
 }
 
