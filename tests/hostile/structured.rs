@@ -11,7 +11,7 @@ use duly::{EventId, LatePolicy, QueueName};
 use proptest::prelude::*;
 
 use crate::hostile::targets::{
-    READERS, answer, comes_back_out_of_its_body, entry_of, records as records_of, sealed_body,
+    READERS, comes_back_out_of_its_body, entry_of, protocol, records as records_of, sealed_body,
     survives_its_keys,
 };
 
@@ -234,7 +234,9 @@ proptest! {
 fn answered(name: &str, said: &str) -> Result<String, duly::Error> {
     let reader = READERS.iter().find(|(known, _)| *known == name);
     let (_, reader) = reader.expect("a reader of this name");
-    answer(*reader, said.as_bytes()).map(|read| format!("{read:?}"))
+    protocol(said.as_bytes())
+        .and_then(reader)
+        .map(|read| format!("{read:?}"))
 }
 
 /// An array of texts, as the protocol has it.

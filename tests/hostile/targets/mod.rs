@@ -30,7 +30,7 @@ pub(crate) use self::{
         comes_back_out_of_its_body, entry_of, redis_answer, redis_body, redis_news, redis_outbox,
         sealed_body, store_url,
     },
-    redis_readers::{READERS, answer, records},
+    redis_readers::{READERS, protocol, records},
     settings::{environment, settings_toml},
     values::{backoff, duration, json, words},
 };
@@ -40,8 +40,8 @@ const BYTES: u64 = 64 * 1024;
 /// How many times its input a reader may hold at once, where nothing else is said. An empty header
 /// takes two bytes of an envelope and 48 of memory, and a list that grows exists twice.
 const TIMES: u64 = 128;
-/// As many bytes as an answer may have, for what reading one may hold: the package's buffers, and
-/// the table of a cluster's 16,384 slots.
+/// As many bytes as an answer may have, for what reading one may hold: the table of a cluster's
+/// 16,384 slots.
 const ANSWER: usize = 8 * 1024;
 /// The longest message.
 const WORDS_MAX: usize = 6 * 1024;

@@ -6,7 +6,7 @@ use duly::records::{Cause, Outcome, Record};
 use duly::{ErrorKind, EventId, QueueName};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::redis_readers::{READERS, answer, message, records};
+use super::redis_readers::{READERS, message, protocol, records};
 use super::{ANSWER, TIMES, bounded, few_words, in_words};
 
 /// The URL of a Redis store.
@@ -73,7 +73,8 @@ pub(crate) fn redis_answer(data: &[u8]) {
     // A name that is not known is any of them.
     let any = xxh3_64(name) as usize % READERS.len();
     let (_, reader) = known.unwrap_or(&READERS[any]);
-    match bounded(ANSWER + said.len(), TIMES, || answer(*reader, said)) {
+    let read = |value| bounded(ANSWER + said.len(), TIMES, || reader(value));
+    match protocol(said).and_then(read) {
         Ok(read) => assert!(!format!("{read:?}").is_empty()),
         Err(error) => in_words(&error, &[ErrorKind::Corrupt]),
     }
@@ -147,8 +148,9 @@ pub(crate) fn entry_of(record: &Record) -> Vec<u8> {
 /// A message on the subscription, in the bytes of the protocol.
 pub(crate) fn redis_news(data: &[u8]) {
     let bucket = BucketKey::new(QueueName::new("q").expect("a name"), BucketId(0));
-    let told = bounded(ANSWER + data.len(), TIMES, || {
-        message("duly", &bucket, data)
-    });
+    let Ok(said) = protocol(data) else {
+        return;
+    };
+    let told = bounded(data.len(), TIMES, || message("duly", &bucket, said));
     assert!(told <= 1, "one message was told {told} times");
 }

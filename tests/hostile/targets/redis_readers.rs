@@ -19,11 +19,17 @@ pub(crate) fn records(queue: &QueueName, bytes: &[u8]) -> Result<Vec<Record>> {
     read.ok_or_else(|| unreadable("outbox"))
 }
 
-/// Passes a message, in the bytes of the protocol, to the subscription of a process that polls
-/// `bucket`; returns the number of callbacks.
-pub(crate) fn message(prefix: &str, bucket: &BucketKey, said: &[u8]) -> usize {
-    match redis::parse_redis_value(said) {
-        Ok(Value::Push { kind, data }) => {
+/// Reads the bytes of the protocol. That is the work of the `redis` package, which reserves room for
+/// as many elements as an array says that it has: what it holds is not counted as a reader's.
+pub(crate) fn protocol(said: &[u8]) -> Result<Value> {
+    redis::parse_redis_value(said).map_err(|_| unreadable("the protocol"))
+}
+
+/// Passes a message to the subscription of a process that polls `bucket`; returns the number of
+/// callbacks.
+pub(crate) fn message(prefix: &str, bucket: &BucketKey, said: Value) -> usize {
+    match said {
+        Value::Push { kind, data } => {
             readers::callbacks_of(prefix, bucket, &PushInfo { kind, data })
         }
         _ => 0,
@@ -132,12 +138,6 @@ pub(crate) const READERS: [(&str, Reader); 25] = [
     }),
     ("info", |value| shown(Ok(readers::info(value)))),
 ];
-
-/// Passes a reply, in the bytes of the protocol, to a decoder.
-pub(crate) fn answer(reader: Reader, said: &[u8]) -> Result<Box<dyn fmt::Debug>> {
-    let value = redis::parse_redis_value(said);
-    reader(value.map_err(|_| unreadable("the protocol"))?)
-}
 
 fn shown<T: fmt::Debug + 'static>(read: Result<T>) -> Result<Box<dyn fmt::Debug>> {
     read.map(|read| Box::new(read) as _)
