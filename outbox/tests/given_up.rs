@@ -56,6 +56,7 @@ async fn in_postgresql(block: String, release: &str) {
     let other = client(&database.url).await;
     let outbox = Outbox::Postgres(database);
     let relay = outbox.relay(&bus).await;
+    outbox.settled().await; // the first step may take as long as it has rows
     other.batch_execute(&block).await.unwrap();
     one_ends(&outbox, OPEN_POSTGRES).await;
     other.batch_execute(release).await.unwrap();
