@@ -1,8 +1,15 @@
 package duly_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -68,5 +75,37 @@ func TestNothingIsLostWhenTheServerIsKilled(t *testing.T) {
 	stop()
 	if len(all) != count {
 		t.Fatalf("%d ids", len(all))
+	}
+}
+
+func TestAServerEndsWithATestThatIsKilled(t *testing.T) {
+	const killed = "TEST_THAT_IS_KILLED"
+	if os.Getenv(killed) != "" {
+		fmt.Println(dulytest.Start(t).AdminURL)
+		time.Sleep(time.Hour)
+	}
+	process := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	process.Env = append(os.Environ(), killed+"=1")
+	output := must[io.ReadCloser](t)(process.StdoutPipe())
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	url := strings.TrimSpace(must[string](t)(bufio.NewReader(output).ReadString('\n')))
+	isThere := func() bool {
+		response, err := http.Get(url + "/clock")
+		if err == nil {
+			response.Body.Close()
+		}
+		return err == nil
+	}
+	if !isThere() {
+		t.Fatal("it is not there: ", url)
+	}
+	if err := process.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = process.Wait() // by the kill
+	for isThere() {
+		time.Sleep(10 * time.Millisecond)
 	}
 }

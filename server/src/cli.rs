@@ -59,6 +59,10 @@ pub(crate) struct Serve {
     /// /clock/advance` on the admin interface moves it [default: system]
     #[arg(long, value_name = "CLOCK")]
     clock: Option<ClockKind>,
+    /// Stops as by TERM once the standard input has ended, as a pipe does when the program that
+    /// started the server is gone, even killed: no test leaves a server behind
+    #[arg(long)]
+    pub(crate) stop_with_stdin: bool,
     /// The log level: error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,

@@ -92,6 +92,7 @@ fn demonstrate(arguments: demo::Demo) -> Result<(), Box<dyn std::error::Error + 
 }
 
 fn serve(arguments: Serve) -> Result<(), Box<dyn std::error::Error>> {
+    let stops_with_stdin = arguments.stop_with_stdin;
     let settings = arguments.settings()?;
     let _log = log::start(&settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -99,6 +100,9 @@ fn serve(arguments: Serve) -> Result<(), Box<dyn std::error::Error>> {
         .build()?;
     runtime.block_on(async {
         let mut signals = Signals::listen()?;
+        if stops_with_stdin {
+            signals = signals.and_end_of_input()?;
+        }
         let start = Server::start(settings);
         tokio::pin!(start);
         let server = loop {

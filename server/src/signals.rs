@@ -1,13 +1,15 @@
 //! The signals by which the process is told what to do.
 
-use std::io;
+use std::io::{self, Read};
+use std::thread;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 /// What a signal tells the process to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignalAction {
-    /// By TERM or INT.
+    /// By TERM or INT, or by the end of the standard input.
     Stop,
     /// By HUP.
     Reload,
@@ -22,6 +24,8 @@ pub(crate) struct Signals {
     /// By which the original reopens its log files.
     reopen: Signal,
     others: [Signal; 2],
+    /// Told of the end of the standard input, where that means something.
+    input: Option<oneshot::Receiver<()>>,
 }
 
 impl Signals {
@@ -40,6 +44,20 @@ impl Signals {
         }
     }
 
+    /// The end of the standard input says [`Stop`](SignalAction::Stop), too.
+    pub(crate) fn and_end_of_input(mut self) -> io::Result<Self> {
+        let (ends, input) = oneshot::channel();
+        // The runtime's own reader would keep the process until there is something to read.
+        thread::Builder::new()
+            .name("duly-stdin".to_owned())
+            .spawn(move || {
+                pass_over(io::stdin().lock());
+                let _ = ends.send(()); // the process may have been told to stop already
+            })?;
+        self.input = Some(input);
+        Ok(self)
+    }
+
     fn with(hangup: Option<Signal>) -> io::Result<Self> {
         Ok(Self {
             hangup,
@@ -50,6 +68,7 @@ impl Signals {
                 signal(SignalKind::user_defined2())?,
                 signal(SignalKind::alarm())?,
             ],
+            input: None,
         })
     }
 
@@ -60,6 +79,11 @@ impl Signals {
             tokio::select! {
                 _ = self.terminate.recv() => return SignalAction::Stop,
                 _ = self.interrupt.recv() => return SignalAction::Stop,
+                () = ended(self.input.as_mut()) => {
+                    tracing::info!("the standard input has ended");
+                    self.input = None;
+                    return SignalAction::Stop;
+                }
                 () = received(self.hangup.as_mut()) => return SignalAction::Reload,
                 _ = self.reopen.recv() => {
                     tracing::info!("the log is standard output; nothing to reopen");
@@ -76,6 +100,27 @@ async fn received(signal: Option<&mut Signal>) {
     match signal {
         Some(signal) => drop(signal.recv().await),
         None => std::future::pending().await,
+    }
+}
+
+/// Waits for the end of the standard input; for ever where it means nothing.
+async fn ended(input: Option<&mut oneshot::Receiver<()>>) {
+    match input {
+        Some(input) => drop(input.await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads to the end, or to an error, after which nothing more comes either.
+fn pass_over(mut input: impl Read) {
+    let mut some = [0; 1024];
+    loop {
+        match input.read(&mut some) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
     }
 }
 

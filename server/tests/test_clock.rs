@@ -1,7 +1,7 @@
 //! The clock of a test server: it stands still until it is moved, and then everything happens in
 //! its order.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use reqwest::Method;
@@ -370,4 +370,29 @@ async fn a_manual_clock_is_refused_with_an_outbox_whichever_way_it_is_set() {
         assert!(text.contains("outbox.url"), "{text}");
     }
     assert!(!file.exists(), "nothing was opened");
+}
+
+#[test]
+fn a_server_stops_in_order_with_the_program_that_holds_its_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_duly"))
+        .args(["serve", "--store", "sqlite:jobs.db", "--stop-with-stdin"])
+        .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+        .current_dir(&folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = server.stdin.take().unwrap();
+    input.write_all(&[b'x'; 10_000]).unwrap(); // what is said there means nothing
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let mut next = |said: &str| {
+        let mut lines = lines.by_ref().map(Result::unwrap);
+        lines.any(|line| line.contains(said))
+    };
+    assert!(next("listening") && next("listening"), "it runs");
+    assert_eq!(server.try_wait().unwrap(), None);
+    drop(input);
+    assert!(next("the standard input has ended"), "it says why it stops");
+    assert!(server.wait().unwrap().success());
 }

@@ -42,8 +42,8 @@ func Start(t testing.TB) *Server {
 func StartOn(t testing.TB, store string) *Server {
 	t.Helper()
 	s := &Server{store: store, folder: t.TempDir(), t: t}
+	t.Cleanup(s.Kill) // also if it does not start
 	s.Restart()
-	t.Cleanup(s.Kill)
 	return s
 }
 
@@ -61,7 +61,7 @@ func (s *Server) Restart() {
 		}
 		return strings.TrimPrefix(url, "http://")
 	}
-	arguments := []string{"serve", "--store", s.store, "--listen", address(s.URL), "--admin-listen", address(s.AdminURL)}
+	arguments := []string{"serve", "--store", s.store, "--listen", address(s.URL), "--admin-listen", address(s.AdminURL), "--stop-with-stdin"}
 	if s.store == "memory:" {
 		arguments = append(arguments, "--clock", "manual")
 	}
@@ -75,7 +75,12 @@ func (s *Server) Restart() {
 	process.Dir = s.folder
 	process.Env = append(environment(), "DULY_SERVER__LOG__FORMAT=json", "DULY_SERVER__LOG__ACCESS=false")
 	process.Stderr = os.Stderr
-	output, err := process.StdoutPipe()
+	// It ends with this process, even if that is killed.
+	_, err := process.StdinPipe()
+	var output io.ReadCloser
+	if err == nil {
+		output, err = process.StdoutPipe()
+	}
 	if err == nil {
 		err = process.Start()
 	}

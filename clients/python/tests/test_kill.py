@@ -10,6 +10,8 @@ import subprocess
 import sys
 from collections import Counter
 
+import httpx
+
 from duly import (
     AsyncClient,
     Backoff,
@@ -160,3 +162,33 @@ def test_a_program_that_is_told_to_stop_waits_for_no_thread_for_ever(
             process.kill()
         (lease,) = client.lease("q", wait=8)
         assert lease.attempt == 1
+
+
+LEFT_BEHIND = """
+import time
+from duly.testing import TestServer
+
+with TestServer() as server:
+    print(server.admin_url, flush=True)
+    time.sleep(1_000)
+"""
+
+
+def test_a_server_ends_with_a_test_that_is_killed() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEFT_BEHIND], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    url = process.stdout.readline().strip()
+    assert httpx.get(f"{url}/clock").is_success
+    process.kill()
+    process.wait()
+
+    def is_gone() -> bool:
+        try:
+            httpx.get(f"{url}/clock")
+        except httpx.TransportError:
+            return True
+        return False
+
+    asyncio.run(until("the server has ended", is_gone))

@@ -7,7 +7,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve as absolute } from "node:path";
 import { createInterface } from "node:readline";
-import type { Readable } from "node:stream";
+import type { Readable, Writable } from "node:stream";
 
 import { Client } from "./client.js";
 import { ServerStartError, UsageError } from "./errors.js";
@@ -21,7 +21,7 @@ export interface TestServerOptions {
   readonly program?: string;
 }
 
-type Process = ChildProcessByStdio<null, Readable, Readable>;
+type Process = ChildProcessByStdio<Writable, Readable, Readable>;
 
 const LOG_LINES_MAX = 50;
 
@@ -65,10 +65,11 @@ export class TestServer implements AsyncDisposable {
     const address = (url: string): string => url.replace("http://", "") || "127.0.0.1:0";
     const listeners = ["--listen", address(this.url), "--admin-listen", address(this.adminUrl)];
     const clock = this.store === "memory:" ? ["--clock", "manual"] : [];
-    const started = spawn(this.#program, ["serve", "--store", this.store, ...listeners, ...clock], {
+    const flags = [...listeners, ...clock, "--stop-with-stdin"];
+    const started = spawn(this.#program, ["serve", "--store", this.store, ...flags], {
       cwd: this.folder,
       env: { ...environment(), DULY_SERVER__LOG__FORMAT: "json", DULY_SERVER__LOG__ACCESS: "false" },
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: ["pipe", "pipe", "pipe"], // the first ends with this process, even if that is killed
     });
     this.#process = started;
     const keep = (line: string): void => {

@@ -1,3 +1,6 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { expect, test } from "vitest";
@@ -56,4 +59,16 @@ test("nothing is lost when the server is killed", async () => {
   expect(new Set(ids).size).toBe(COUNT);
   await worker.stop();
   await server.stop();
+});
+
+test("a server ends with a test that is killed", async () => {
+  const program = ["node_modules/vite-node/vite-node.mjs", "test/left-behind.ts"];
+  const killed = spawn(process.execPath, program, { stdio: ["ignore", "pipe", "inherit"] });
+  const [url] = (await once(createInterface(killed.stdout), "line")) as [string];
+  expect((await fetch(`${url}/clock`)).ok).toBe(true);
+  killed.kill("SIGKILL");
+  await until(async () => {
+    const reply = await fetch(`${url}/clock`).catch(() => undefined);
+    return reply === undefined;
+  });
 });

@@ -77,7 +77,7 @@ class TestServer:
         listen = self.url.removeprefix("http://") or "127.0.0.1:0"
         admin = self.admin_url.removeprefix("http://") or "127.0.0.1:0"
         command = [program(), "serve", "--store", self.store]
-        command += ["--listen", listen, "--admin-listen", admin]
+        command += ["--listen", listen, "--admin-listen", admin, "--stop-with-stdin"]
         if self.is_manual:
             command += ["--clock", "manual"]
         # Its settings are these alone: a variable of a real server names a real store or outbox.
@@ -87,7 +87,7 @@ class TestServer:
             command,
             cwd=self._folder.name,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # ends with this process, even if that is killed
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -143,6 +143,8 @@ class TestServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._process = None
 
     def new_token(self, namespace: str) -> str:
