@@ -88,7 +88,8 @@ pub(crate) fn page_events(bus: &Bus, rows: &[Row]) -> PageEvents {
                 }
                 Ok(event) => {
                     let group = format!("{}/{}", event.queue(), event.bucket());
-                    let event = event.repeated(row.is_repeated);
+                    // What an operator has put back goes on under a new id, however often it is tried.
+                    let event = event.repeated(row.is_repeated && !row.is_anew);
                     let is_anew = row.is_anew;
                     let event = RowEvent {
                         place,
