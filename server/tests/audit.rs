@@ -114,8 +114,20 @@ async fn schedules_are_recorded_for_who_administers_all_queues(world: World) {
         assert_eq!(refused.status, 403, "{target}: {refused:?}");
         assert!(refused.text.contains("token"), "{target}: {refused:?}");
     }
+    for (method, path, body) in [
+        (Method::PATCH, "queues/a", json!({"paused": true})),
+        (Method::POST, "events/erase", json!({"key": "k"})),
+    ] {
+        let request = world.request(method, &format!("/v1/ns/{path}"));
+        let request = request.header("Content-Type", "application/json");
+        let done = reply(request.body(body.to_string())).await;
+        assert!(done.status.is_success(), "{done:?}");
+    }
+    let all = ask("&scopes=admin", "?target=ns.a").await.is(200);
+    assert_eq!(all["items"].as_array().unwrap().len(), 2, "{all}");
     let page = ask(some, "?limit=1&target=ns.a").await.is(200);
-    assert_eq!(page["items"], json!([]), "{page}");
+    assert_eq!(page["items"].as_array().unwrap().len(), 1, "{page}");
+    assert_eq!(page["items"][0]["action"], "queue paused", "{page}");
     assert_eq!(page["next"], Value::Null, "{page}");
 }
 

@@ -33,6 +33,9 @@ pub struct AuditFilter {
     /// events, `shop.close/<id>`, of what filters found in it, and of what was done to all queues of
     /// `shop`, or to every queue. A schedule is `schedules/<name>`.
     pub target: Option<String>,
+    /// Whether those that name more than the target are left out: another queue, or all of a
+    /// namespace. For readers who may not know of others.
+    pub only_target: bool,
     /// Those whose actor contains this text.
     pub actor: Option<String>,
     /// Those whose action contains this text, such as `paused`.
@@ -59,6 +62,10 @@ impl AuditFilter {
             };
             // What was done to every queue may name what is of another namespace.
             let of_all = self.namespace.is_none() && names == "every queue";
+            let is_exact = |name: &str| !name.ends_with('*') && of_it(name);
+            if self.only_target {
+                return names.split(' ').all(is_exact);
+            }
             line.target == *target || of_all || names.split(' ').any(of_it)
         };
         self.target.as_ref().is_none_or(is_of)

@@ -46,6 +46,7 @@ pub(super) async fn run<S: Source>(
     let filter = AuditFilter {
         namespace: None,
         target: command.target,
+        only_target: false,
         actor: command.actor,
         action: command.action,
         since: command.since,

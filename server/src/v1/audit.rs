@@ -78,6 +78,7 @@ impl AuditQuery {
         Ok(AuditFilter {
             namespace: Some(namespace.to_owned()),
             target: self.target,
+            only_target: false,
             actor: checked("actor", self.actor)?,
             action: checked("action", self.action)?,
             since: self.since_ms.map(Timestamp::from_millis),
@@ -108,15 +109,18 @@ fn may_ask(grant: &Grant, prefix: &str, target: Option<&str>) -> Result<()> {
     }
 }
 
-/// Whether a line is about a queue of the namespace that the token administers, or about a schedule,
+/// Whether a line is about queues of the namespace that the token administers, or about a schedule,
 /// if it administers all queues: a line does not say whose a schedule was.
 fn is_seen(grant: &Grant, prefix: &str, line: &AuditLine) -> bool {
     if let Some(schedule) = line.target.strip_prefix("schedules/") {
         return schedule.starts_with(prefix) && grant.allows_all(Scope::Admin).is_ok();
     }
-    let name = line.target.strip_prefix(prefix);
-    let name = name.map(|name| name.split(['/', ',']).next().unwrap_or_default());
-    name.is_some_and(|name| grant.allows(Scope::Admin, name).is_ok())
+    let names = line.target.split(',').next().unwrap_or_default();
+    names.split(' ').all(|name| {
+        let queue = name.strip_prefix(prefix);
+        let queue = queue.map(|queue| queue.split('/').next().unwrap_or_default());
+        queue.is_some_and(|queue| grant.allows(Scope::Admin, queue).is_ok())
+    })
 }
 
 /// Returns who did what to the queues and schedules of a namespace, page by page
@@ -143,7 +147,9 @@ pub(super) async fn list(
         )));
     }
     let before = query.before.as_deref().map(str::parse::<AuditCursor>);
-    let (before, filter) = (before.transpose()?, query.filter(&namespace)?);
+    let (before, mut filter) = (before.transpose()?, query.filter(&namespace)?);
+    // A page has no line that is hidden: `next` would tell of it.
+    filter.only_target = grant.allows_all(scope).is_err();
     let (prefix, target) = (format!("{namespace}."), filter.target.as_deref());
     may_ask(&grant, &prefix, target)?;
     let read = async { Ok(pool.bus().audit_matching(&filter, before, limit).await?) };

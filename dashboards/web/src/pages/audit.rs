@@ -60,7 +60,10 @@ fn is_seen(user: &User, line: &AuditLine) -> bool {
     user.sees_all()
         || match line.target.strip_prefix("schedules/") {
             Some(schedule) => user.sees_past_of_schedule(schedule),
-            None => user.sees(queue_of(&line.target)),
+            None => {
+                let names = line.target.split(',').next().unwrap_or_default();
+                names.split(' ').all(|name| user.sees(queue_of(name)))
+            }
         }
 }
 
@@ -83,8 +86,10 @@ async fn read(
     (fields, queue): (&Fields, Option<&QueueName>),
     before: Option<AuditCursor>,
 ) -> Result<Page<AuditLine, AuditCursor>> {
+    let sees_all_of = |namespace| user.sees(&format!("{namespace}.*"));
     let mut filter = AuditFilter {
-        // Where a page ends would tell of the lines of other namespaces.
+        // Where a page ends would tell of the lines of other namespaces, and of other queues.
+        only_target: !user.namespace().is_none_or(sees_all_of),
         namespace: user.namespace().map(str::to_owned),
         target: queue.map(QueueName::to_string),
         ..AuditFilter::default()

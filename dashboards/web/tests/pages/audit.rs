@@ -303,6 +303,7 @@ async fn who_sees_some_sees_what_was_done_to_own_queues_and_schedules() {
         "schedules/other.nightly",
         "schedules/shopping.nightly",
         "every queue, events that are ready",
+        "shop.close other.close, dead letters",
     ];
     for target in targets {
         let added = memory.bus.add_to_audit("ann", "changed", target).await;
