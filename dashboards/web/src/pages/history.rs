@@ -185,7 +185,7 @@ pub(crate) async fn page(
             };
             to(&[("until", &until)])
         }),
-        yesterday: to(&[("span", "day"), ("until", &at_end(now / DAY * DAY))]),
+        yesterday: to(&[("span", "day"), ("until", &at_end((now - 1) / DAY * DAY))]),
         between: format!(
             "{} to {}, UTC",
             minute_text(begin),

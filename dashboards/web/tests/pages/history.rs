@@ -261,7 +261,14 @@ async fn yesterday_is_the_day_before_from_midnight_to_midnight() {
         }
         bus.shutdown(Duration::from_secs(5)).await.unwrap();
     }
-    let site = Site::of(open(midnight + 15 * hour).await, Role::View).await;
+    for late in [1, 15 * hour, 24 * hour - 30_000] {
+        let site = Site::of(open(midnight + late).await, Role::View).await;
+        yesterday_is_shown(&site, midnight).await;
+        site.bus.shutdown(Duration::from_secs(5)).await.unwrap();
+    }
+}
+
+async fn yesterday_is_shown(site: &Site, midnight: u64) {
     let page = site.get("/history?span=hour&queue=mail").await.text;
     let (before, _) = page.split_once("\">Yesterday</a>").unwrap();
     let (_, query) = before.rsplit_once("href=\"").unwrap();
