@@ -47,6 +47,9 @@ def test_pushes_of_a_loop_share_its_connections(
     asyncio.run(push(50))
     assert 1 <= len(opened) <= 5
     assert clients[0]._http.is_closed, "with its loop"
+    for _ in range(3):
+        asyncio.run(push(1))
+        assert len(app._shared) == 1, "those of loops that are over are gone"
     asyncio.run(push(1))
     asyncio.run(push_around_a_close())
     assert len({id(client) for client in clients}) == 4

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, TypeVar
-from weakref import WeakKeyDictionary
 
 from .blocking import Client
 from .client import AsyncClient
@@ -136,7 +135,7 @@ class App:
     ) -> None:
         self._url, self._token, self._namespace = url, token, namespace
         self._client: Client | None = None
-        self._shared: WeakKeyDictionary[asyncio.AbstractEventLoop, _Shared] = WeakKeyDictionary()
+        self._shared: dict[asyncio.AbstractEventLoop, _Shared] = {}
         self.tasks: dict[str, Task[Any, Any]] = {}
 
     @property
@@ -153,6 +152,9 @@ class App:
     async def _shared_client(self) -> AsyncClient:
         """Returns the client of the running loop, which `apush` uses."""
         loop = asyncio.get_running_loop()
+        for old in list(self._shared):  # a loop that is closed keeps nothing
+            if old.is_closed():
+                self._shared.pop(old, None)
         shared = self._shared.get(loop)
         if shared is None:
             shared = self._shared[loop] = _Shared(self.async_client())
