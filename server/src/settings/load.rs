@@ -148,6 +148,12 @@ impl Settings {
                 "outbox.pool is `{pool}`, which is not a pool; add [pools.{pool}], or leave it out"
             ));
         }
+        if self.outbox.done_kept_s < 60 {
+            let seconds = self.outbox.done_kept_s;
+            return wrong(format!(
+                "outbox.done_kept_s is {seconds}; it must be at least 60"
+            ));
+        }
         if self.limits.grace_s > 86_400 {
             let grace = self.limits.grace_s;
             return wrong(format!("limits.grace_s is {grace}; it must be 0 to 86400"));
