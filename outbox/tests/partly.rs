@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use duly::prelude::*;
 use duly::store::{MemoryStore, Store, operation::StoreOp};
+use duly_outbox::Database;
 
 use crate::aged::few_ends;
 use crate::databases::{DEFERRED, Outbox};
 use crate::drivers::Driver;
 use crate::faulty::{Fault, Faulty};
-use crate::world::{Order, Seen, TestDatabase, builder, bus, eventually, order, orders, push_to};
+use crate::world::{
+    Order, Seen, TestDatabase, builder, bus, client, eventually, order, orders, push_to,
+};
 
 /// A bus on a store in memory that has faults.
 pub(crate) async fn faulty(seen: &Seen, store: MemoryStore) -> (Arc<Faulty>, Bus) {
@@ -132,6 +135,34 @@ async fn a_backlog_is_not_deferred_beside_the_deferred_rows_of_its_bucket() {
             outbox.name()
         );
     }
+}
+
+/// They would be in the way of each look for others for as long as the snapshot is held.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deferred_rows_that_are_settled_leave_nothing_behind_beside_a_held_snapshot() {
+    let outbox = Outbox::new(Database::Postgres).await;
+    let Outbox::Postgres(database) = &outbox else {
+        unreachable!("it is one of PostgreSQL");
+    };
+    let seen = Seen::default();
+    let (store, bus) = faulty(&seen, MemoryStore::new()).await;
+    let full = Fault::Refused(ErrorKind::Full);
+    store.meets(away("mails", None, full));
+    let mails = bus.queue_named::<Order>("mails").unwrap();
+    let relay = outbox.relay(&bus).await;
+    let hour = When::After(Duration::from_secs(3_600));
+    outbox.push(&mails, 0..6_000, hour).await;
+    outbox.until(DEFERRED, 6_000).await;
+    let held = client(&database.url).await;
+    let hold = "begin isolation level repeatable read; select count(*) from pg_class";
+    held.batch_execute(hold).await.unwrap();
+    store.meets(|_, _| Fault::None);
+    outbox.until(DEFERRED, 0).await;
+    let size = "select pg_relation_size('duly_outbox_deferred')";
+    outbox.until(size, 0).await;
+    assert_eq!(bus.stats("mails").await.unwrap().scheduled, 6_000);
+    held.batch_execute("rollback").await.unwrap();
+    relay.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -48,6 +48,8 @@ pub(crate) struct PostgresSource<S> {
     news: News,
     /// How long the quickest look took.
     quickest: Duration,
+    /// Whether rows were deferred when they were counted last.
+    has_deferred: bool,
     /// When partitions with few rows were truncated.
     swept_all: Option<Instant>,
 }
@@ -63,6 +65,7 @@ impl<S: Session + 'static> PostgresSource<S> {
             may_hold: false,
             news: News::default(),
             quickest: REQUEST_MAX,
+            has_deferred: true,
             swept_all: None,
         }
     }
@@ -230,6 +233,7 @@ impl<S: Session + 'static> PostgresSource<S> {
         let (Some(rows), Some(oldest), Some(deferred), Some(refused)) = counts else {
             return Err(unreadable("count"));
         };
+        self.has_deferred = deferred > 0;
         Ok(Waiting {
             rows: u64::try_from(rows).unwrap_or(0),
             oldest: Duration::from_millis(u64::try_from(oldest).unwrap_or(0)),
@@ -246,7 +250,10 @@ impl<S: Session + 'static> PostgresSource<S> {
         } else {
             sweep::ROOM_MIN
         };
-        for row in self.run(&sweep::candidates(room)).await? {
+        for row in self
+            .run(&sweep::candidates(room, self.has_deferred))
+            .await?
+        {
             let Some(name) = row.into_iter().next().flatten() else {
                 continue;
             };

@@ -1,4 +1,5 @@
-//! Room: partitions all of whose rows are settled are truncated, and old ends deleted.
+//! Room: partitions all of whose rows are settled are truncated, and so is the table of deferred rows
+//! once there is none; old ends are deleted.
 
 use std::time::Duration;
 
@@ -19,9 +20,13 @@ pub(crate) const LEFT_FOR: Duration = Duration::from_secs(600);
 /// The most ends that one sweep deletes.
 const DONE_MAX: u32 = 10_000;
 
-/// Returns the statement that lists the partitions that may be truncated: those with more than `room`
-/// bytes into which no new transaction writes.
-pub(crate) fn candidates(room: u64) -> String {
+/// The table of deferred rows. Those that are settled are deleted, and stay in the way of each look for
+/// others for as long as somebody holds an old snapshot.
+const DEFERRED: &str = "duly_outbox_deferred";
+
+/// Returns the statement that lists what may be truncated, if it has more than `room` bytes: the
+/// partitions into which no new transaction writes, and the table of deferred rows unless it has any.
+pub(crate) fn candidates(room: u64, has_deferred: bool) -> String {
     let mut parts = Vec::new();
     for part in PARTS {
         parts.push(format!(
@@ -36,19 +41,23 @@ pub(crate) fn candidates(room: u64) -> String {
             steps = crate::postgres::step::STEPS_IN_PART
         ));
     }
+    parts.push(format!("select '{DEFERRED}', {}", !has_deferred));
     format!(
         "select name from ({}) as parts where is_free and pg_relation_size(name::regclass) > {room}",
         parts.join(" union all ")
     )
 }
 
-/// Returns the statements that truncate a partition if all of its rows are settled.
+/// Returns the statements that truncate a partition, or the table of deferred rows, if all of its rows
+/// are settled.
 ///
 /// Under the lock no transaction has rows in it that are not visible yet, and what is seen is as new
 /// as the lock. The lock is not waited for, since all who write would wait behind; nor is it taken
 /// where rows are seen without it, since standbys take it, too, and wait there for all who read.
 pub(crate) fn truncate(name: &str) -> String {
-    let kept = if name.starts_with("duly_outbox_step") {
+    let kept = if name == DEFERRED {
+        format!("select from {DEFERRED} limit 1")
+    } else if name.starts_with("duly_outbox_step") {
         format!(
             "select from {name} where n = (select n from duly_outbox_step order by n desc limit 1)"
         )

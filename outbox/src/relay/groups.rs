@@ -7,6 +7,7 @@ use std::time::Duration;
 use duly::__outbox::delay_after;
 use tokio::time::Instant;
 
+use crate::relay::run::PART;
 use crate::relay::source::{GROUPS_MAX, PAGE_MAX};
 
 /// A store that has taken nothing for so long may be away as a whole.
@@ -42,6 +43,8 @@ struct Group {
 struct Scan {
     /// Since the first row was tried.
     began: Option<Instant>,
+    /// How long its first rows were looked for.
+    begin: Duration,
     /// Behind this row.
     behind: i64,
     /// What the passed rows are the first of: a later one of the same would overtake it.
@@ -93,7 +96,8 @@ impl Groups {
                 limit: 1,
             };
         };
-        let is_old = |began| now.saturating_duration_since(began) >= SCAN_MAX;
+        let scan_max = SCAN_MAX.max(PART * group.scan.begin);
+        let is_old = |began| now.saturating_duration_since(began) >= scan_max;
         if group.failures == 0 && group.scan.began.is_some_and(is_old) {
             group.scan = Scan::default();
         }
@@ -101,6 +105,15 @@ impl Groups {
         NextRows {
             behind: group.scan.behind,
             limit: if is_probe { 1 } else { PAGE_MAX },
+        }
+    }
+
+    /// Notes how long its next rows were looked for.
+    pub(crate) fn looked(&mut self, name: &str, took: Duration) {
+        if let Some(group) = self.known.get_mut(name)
+            && group.scan.began.is_none()
+        {
+            group.scan.begin = took;
         }
     }
 

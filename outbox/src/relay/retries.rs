@@ -42,6 +42,7 @@ impl<S: Source> Run<S> {
                     return;
                 }
             };
+            self.groups.looked(&group, began.elapsed());
             if has_failed {
                 self.pause_probes(began);
             }

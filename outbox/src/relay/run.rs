@@ -24,6 +24,9 @@ const BUSY_FOR: Duration = Duration::from_secs(1);
 const BATCH_EVERY: Duration = Duration::from_millis(5);
 /// At rest the outbox is read whole once in so many times; the others ask only whether there is news.
 const WHOLE_EVERY: u32 = 5;
+/// What takes long comes less often than it would: it has a part of the time that is one of so many.
+/// Beside a snapshot that is held for long, the database walks over all rows that were deleted since.
+pub(crate) const PART: u32 = 20;
 /// How often what waits is counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// How often room is freed; more often while a sweep does not free all, for a part of the time that is
@@ -62,10 +65,10 @@ pub(crate) struct Run<S> {
     busy_until: Instant,
     /// How often in a row it was asked only whether there is news.
     asked_for_news: u32,
-    counted: Instant,
+    count_at: Instant,
     sweep_at: Instant,
     ends: EndsLimit,
-    listed_at: Instant,
+    list_at: Instant,
     pub(crate) group_list: GroupList,
     pub(crate) groups: Groups,
     pub(crate) pushes: Pushes,
@@ -113,9 +116,9 @@ impl<S: Source> Run<S> {
             is_given_up: false,
             busy_until: now,
             asked_for_news: 0,
-            counted: now,
+            count_at: now + COUNT_EVERY,
             sweep_at: now + SWEEP_EVERY,
-            listed_at: now - GROUPS_EVERY, // those of a relay before are tried at once
+            list_at: now, // those of a relay before are tried at once
             group_list: GroupList::default(),
             groups: Groups::default(),
             pushes: Pushes::default(),
@@ -324,7 +327,7 @@ impl<S: Source> Run<S> {
     /// Lists the groups that have deferred rows, as many as are known at once.
     pub(crate) async fn list_groups(&mut self) -> Result<()> {
         let now = Instant::now();
-        self.listed_at = now;
+        self.list_at = now + GROUPS_EVERY;
         let behind = self.group_list.behind.clone();
         let mut names = self.call(move |it| it.groups(behind)).await?;
         if self.group_list.goes_round(&names) {
@@ -332,6 +335,7 @@ impl<S: Source> Run<S> {
         }
         self.group_list.listed(&mut names);
         self.groups.found(names, now);
+        self.list_at = next(now, GROUPS_EVERY);
         Ok(())
     }
 
@@ -342,9 +346,10 @@ impl<S: Source> Run<S> {
     /// Counts what waits and frees room, each now and then.
     async fn housekeep(&mut self) {
         let now = Instant::now();
-        if now >= self.counted + COUNT_EVERY && self.may_housekeep() {
-            self.counted = now;
-            match self.call(move |it| it.waiting()).await {
+        if now >= self.count_at && self.may_housekeep() {
+            let waiting = self.call(move |it| it.waiting()).await;
+            self.count_at = next(now, COUNT_EVERY);
+            match waiting {
                 Ok(waiting) => {
                     self.deferred = waiting.deferred;
                     self.report.waiting(waiting);
@@ -362,12 +367,16 @@ impl<S: Source> Run<S> {
                 Err(error) => self.database_failed(&error),
             }
         }
-        let is_list_old = now >= self.listed_at + GROUPS_EVERY;
-        if is_list_old
+        if now >= self.list_at
             && self.may_housekeep()
             && let Err(error) = self.list_groups().await
         {
             self.database_failed(&error);
         }
     }
+}
+
+/// Returns when something that began at `began` and is over now comes again.
+fn next(began: Instant, every: Duration) -> Instant {
+    began + every.max(PART * began.elapsed())
 }

@@ -104,6 +104,23 @@ fn rows_that_were_passed_while_the_store_was_away_wait_for_no_end_of_the_others(
 }
 
 #[test]
+fn a_scan_that_takes_long_to_begin_begins_anew_less_often() {
+    let (mut groups, now, name) = (Groups::default(), Instant::now(), "orders/1");
+    groups.deferred(name, now);
+    groups.looked(name, Duration::from_secs(1));
+    let step = |last| ScanStep {
+        last,
+        failed: Vec::new(),
+    };
+    groups.tried(name, step(500), now);
+    groups.looked(name, Duration::from_secs(9)); // of what comes behind
+    for (after, behind) in [(6, 500), (19, 500), (20, 0)] {
+        let at = now + Duration::from_secs(after);
+        assert_eq!(groups.next_rows(name, at).behind, behind, "{after} s");
+    }
+}
+
+#[test]
 fn of_a_push_that_is_under_way_the_result_is_soon_known() {
     let (mut groups, now) = (Groups::default(), Instant::now());
     let second = Duration::from_secs(1);
