@@ -132,9 +132,16 @@ impl<B: Clone> Shards<B> {
 
     /// Sets the creation time up to which any bucket may have forgotten tombstones.
     #[cfg(feature = "embedded")]
-    pub(crate) fn raise_watermark(&mut self, created: Timestamp) {
-        self.watermarks().raise_all(created);
-        self.change_all(|bucket| bucket.raise_watermark(created));
+    pub(crate) fn raise_watermark(&self, created: Timestamp) {
+        let shards: Vec<_> = {
+            let buckets = self.buckets.read();
+            // One that is created from now on begins with it.
+            self.watermarks().raise_all(created);
+            buckets.values().map(Arc::clone).collect()
+        };
+        for shard in shards {
+            shard.lock().raise_watermark(created);
+        }
     }
 
     /// The same of one bucket, which is not created for it.

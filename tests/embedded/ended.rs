@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::event::{Envelope, Payload};
+use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::journal::Keep;
 use duly::store::operation::{
     AttemptOutcome, Fetch, NewEvent, PushOutcome, Reply, StartMark, StoreOp,
@@ -11,6 +11,7 @@ use duly::store::operation::{
 use duly::store::{DedupWindow, EmbeddedStore, Store};
 use duly::time::{Timestamp, When};
 use duly::{EventId, Unique};
+use futures_util::FutureExt;
 
 use crate::embedded::damage::{handle, history, meddle};
 use crate::embedded::harness::*;
@@ -102,6 +103,70 @@ fn a_window_is_the_same_after_a_restart() {
         }
         assert_eq!(store.check(), Ok(()));
     }
+}
+
+/// Of many buckets that are empty the file keeps one watermark, which is that of every bucket: also
+/// before a restart, and of one with live events.
+#[test]
+fn an_id_is_as_old_before_a_restart_as_after_it() {
+    const QUEUES: u64 = 300;
+    let place = Place::new();
+    let window = DedupWindow {
+        keep_for: Duration::ZERO,
+        max_age: Duration::from_secs(1),
+        ..DedupWindow::default()
+    };
+    let open = || EmbeddedStore::open_with(place.path(), place.options().window(window));
+    let store = open().expect("a store");
+    push(&store, event(1, When::After(Duration::from_secs(3_600)), 3)).expect("a push");
+    let made =
+        |secs: u64| EventId::from_parts(START + Duration::from_secs(secs), BucketId(0), secs);
+    let asked = |number: u64, op: StoreOp| {
+        let queue = format!("queue-{number}").parse().expect("a legal name");
+        let reply = store
+            .apply(&BucketKey::new(queue, BucketId(0)), op)
+            .now_or_never();
+        reply
+            .expect("an inline store replies at once")
+            .expect("it works");
+    };
+    for number in 1..=QUEUES {
+        place.clock.advance(Duration::from_secs(1));
+        let mut new = event(1, When::After(Duration::from_secs(3_600)), 3);
+        let envelope = Arc::make_mut(&mut new.envelope);
+        (envelope.id, envelope.queue) = (
+            made(number),
+            format!("queue-{number}").parse().expect("a legal name"),
+        );
+        asked(number, StoreOp::Push(vec![new]));
+        asked(number, StoreOp::Cancel { id: made(number) });
+    }
+    place.clock.advance(Duration::from_secs(10));
+    for number in 1..=QUEUES {
+        asked(
+            number,
+            StoreOp::MoveDue {
+                limit: 1,
+                calls: false,
+            },
+        );
+    }
+    let too_old = |store: &EmbeddedStore, entropy: u64| {
+        let ages = [1, 50, 100, 150, 200, 250, 300, 305].map(|secs| {
+            let mut new = event(1, When::After(Duration::from_secs(3_600)), 3);
+            let time = START + Duration::from_secs(secs);
+            Arc::make_mut(&mut new.envelope).id =
+                EventId::from_parts(time, BucketId(0), entropy + secs);
+            verdict(store, new) == PushOutcome::TooOld
+        });
+        ages
+    };
+    let before = too_old(&store, 1_000);
+    assert!(before[0] && !before[7], "{before:?}");
+    drop(store);
+    let store = open().expect("a store");
+    assert_eq!(too_old(&store, 2_000), before);
+    assert_eq!(store.check(), Ok(()));
 }
 
 /// The rows of tombstones go with the windows that have them.

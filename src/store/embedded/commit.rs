@@ -32,6 +32,8 @@ pub(super) struct Committer {
     /// `None`: nothing is removed, as it is not known yet what is kept.
     pub(super) retention: Option<Retention>,
     pub(super) log: LogSize,
+    /// A watermark of every bucket that was written, and is not yet that of those in memory.
+    pub(super) raised: Option<Timestamp>,
     /// Whether the bytes of what is deleted are overwritten in the file.
     overwrites: bool,
 }
@@ -46,6 +48,7 @@ impl Committer {
             queues: QueueNumbers::new(),
             retention: None,
             log,
+            raised: None,
             overwrites: false,
         }
     }
@@ -89,6 +92,7 @@ impl Committer {
             .map_err(Failure::from);
         match written {
             Ok((ended, tombstones)) => {
+                self.raised = self.raised.max(tombstones.raised);
                 self.tombstones.committed(tombstones);
                 let bytes = counts.bytes - self.counts.bytes;
                 self.counts = counts;

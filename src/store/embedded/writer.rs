@@ -195,6 +195,10 @@ impl Writer {
             now,
             self.may_miss > 0 || self.shared.space.is_full(),
         )?;
+        // The next process goes by what is written: an id that it refuses is refused now as well.
+        if let Some(until) = self.committer.raised.take() {
+            self.shared.shards.raise_watermark(until);
+        }
         self.log.succeeded(&());
         Ok(ended)
     }

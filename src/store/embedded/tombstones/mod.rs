@@ -101,6 +101,7 @@ impl TombstoneRows {
         }
         let (unused, all) = self.unused(|bucket| merged.contains_key(&Some(bucket)));
         written.unused = unused;
+        written.raised = all.until;
         if all.until.is_some() {
             merged.entry(None).or_default().push(&all);
         }
