@@ -87,9 +87,9 @@ impl Misdeed {
 }
 
 /// The buses that can be called from within, by number: what is called has nothing else to find its
-/// own by.
+/// own by. There is no number 0.
 static BUSES: Mutex<BTreeMap<u64, Bus>> = Mutex::new(BTreeMap::new());
-static NEXT: AtomicU64 = AtomicU64::new(0);
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A registered bus, until it is dropped.
 pub(super) struct Registered(pub(super) u64);
@@ -102,6 +102,14 @@ impl Registered {
             .expect("nothing panics in there")
             .insert(number, bus.clone());
         Self(number)
+    }
+
+    /// Another bus takes its number.
+    pub(super) fn is_now(&self, bus: &Bus) {
+        BUSES
+            .lock()
+            .expect("nothing panics in there")
+            .insert(self.0, bus.clone());
     }
 }
 
@@ -122,7 +130,7 @@ fn call_from_within(bus: u64) {
         .expect("nothing panics in there")
         .get(&bus)
         .cloned();
-    let Some(bus) = bus else { return };
+    let bus = bus.expect("a bus of this number");
     let _ = bus.load();
     let _ = bus.store_time();
     let own = bus.queue_named::<u64>("foes").expect("a legal name");

@@ -6,7 +6,7 @@ use duly::testing::Probe;
 use duly::{Annotation, OldPayload};
 use serde::Deserializer;
 
-use super::misdeed::{Bomb, MISDEEDS, Misdeed};
+use super::misdeed::{Bomb, MISDEEDS, Misdeed, Registered};
 use super::places::{End, Foe, FoeError, Kind, Order, Place, expected, pushed};
 use crate::world::{ORDERS, World, ms, secs};
 
@@ -138,13 +138,13 @@ async fn states_and_handlers_may_panic_when_they_are_dropped(world: World) {
     bus.shutdown(secs(1)).await.unwrap();
 }
 
-/// What an upgrade is given: how it misbehaves, and whether its error does.
+/// What an upgrade is given: how it misbehaves, whether its error does, and the number of its bus.
 #[derive(Serialize, Deserialize)]
-struct OldOrder(Misdeed, bool);
+struct OldOrder(Misdeed, bool, u64);
 
 fn upgrade(old: OldPayload<'_>) -> Result<u64, Failure> {
-    let OldOrder(misdeed, is_error) = old.decode()?;
-    let (place, bus) = (Place::ErrorDisplay, 0);
+    let OldOrder(misdeed, is_error, bus) = old.decode()?;
+    let place = Place::ErrorDisplay;
     let order = Order {
         place,
         misdeed,
@@ -168,11 +168,13 @@ async fn upgraded(event: Event<u64>) -> Result<(), Failure> {
 
 async fn an_upgrade_that_misbehaves_buries_its_event(world: World) {
     let (bus, old) = world.push_only::<OldOrder>("upgraded").await;
+    bus.pause("upgraded").await.unwrap(); // until the next bus is registered
+    let registered = Registered::new(&bus);
     let mut ids = Vec::new();
     for misdeed in MISDEEDS {
         for is_error in [false, true] {
             let receipt = old
-                .push(OldOrder(misdeed, is_error), When::Now)
+                .push(OldOrder(misdeed, is_error, registered.0), When::Now)
                 .await
                 .unwrap();
             let is_done = !is_error && matches!(misdeed, Misdeed::Blocks | Misdeed::Reenters);
@@ -183,6 +185,8 @@ async fn an_upgrade_that_misbehaves_buries_its_event(world: World) {
     drop((bus, old));
     let world = world.restart();
     let bus = world.start(world.builder().register(upgraded {})).await;
+    registered.is_now(&bus);
+    bus.resume("upgraded").await.unwrap();
     bus.run_until_idle(secs(60)).await.unwrap();
     for (misdeed, is_error, is_done, id) in ids {
         let history = bus.history(id).await.unwrap();
@@ -210,10 +214,11 @@ async fn values_that_panic_when_they_are_dropped_are_checked_like_any_other(worl
 
 async fn a_payload_whose_decoder_misbehaves_is_refused_by_its_push(world: World) {
     let (bus, queue) = world.push_only::<Foe>("foes").await;
+    let registered = Registered::new(&bus);
     let mut accepted = 0;
     for misdeed in MISDEEDS {
         for place in [Place::PayloadDeserialize, Place::PayloadDrop] {
-            let bus = 0;
+            let bus = registered.0;
             let order = Order {
                 place,
                 misdeed,
@@ -236,10 +241,11 @@ async fn a_payload_whose_decoder_misbehaves_is_refused_by_its_push(world: World)
 
 async fn a_payload_that_misbehaves_is_buried_by_the_lease_of_it(world: World) {
     let (bus, queue) = world.push_only::<Foe>("foes").await;
+    let registered = Registered::new(&bus);
     let mut bad = Vec::new();
     for misdeed in MISDEEDS {
         let place = Place::PayloadDeserialize;
-        let bus = 0;
+        let bus = registered.0;
         let order = Order {
             place,
             misdeed,
