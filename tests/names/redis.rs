@@ -1,9 +1,11 @@
-//! Names on Redis: the keys that are left.
+//! Names on Redis: the keys that are left, and what the process keeps of them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use duly::prelude::*;
+use duly::store::{RedisStore, Store};
 use duly::{QueueName, Unique};
 
 use crate::kit::{Kept, QUEUE, foreign, names, seeded, stop};
@@ -11,11 +13,16 @@ use crate::servers;
 
 const TTR: Duration = Duration::from_secs(60);
 
+fn url(kept: &Kept) -> &str {
+    match kept {
+        Kept::Redis(url) => url,
+        _ => panic!("it is on Redis"),
+    }
+}
+
 /// The keys of a store.
 async fn keys(kept: &Kept) -> BTreeSet<String> {
-    let Kept::Redis(url) = kept else {
-        panic!("it is on Redis")
-    };
+    let url = url(kept);
     let (_, prefix) = url.split_once("?prefix=").unwrap();
     let client = redis::Client::open(servers::shared().url()).unwrap();
     let mut link = client.get_multiplexed_async_connection().await.unwrap();
@@ -135,5 +142,39 @@ async fn what_has_ended_leaves_no_keys_but_the_buckets_own() {
     }
     assert!(buckets.len() <= 4, "{buckets:?}");
     assert!(others.is_empty(), "{others:?}");
+    stop(bus).await;
+}
+
+/// As a journal does, each outbox is read, and trimmed.
+#[tokio::test]
+async fn of_outboxes_that_are_trimmed_the_process_keeps_nothing() {
+    seeded();
+    let [_, _, kept] = Kept::each();
+    let store = Arc::new(RedisStore::open(url(&kept)).await.unwrap());
+    let builder = Bus::builder()
+        .only_registered()
+        .settings(Default::default());
+    let builder = builder.shared_store(Arc::clone(&store) as _);
+    let bus = builder.publish_only().start().await.unwrap();
+    let many = names(20);
+    for number in 0..many {
+        let queue = bus.queue_named::<u64>(&format!("queue-{number}")).unwrap();
+        let id = queue.push(7, TTR).await.unwrap().id();
+        assert_eq!(queue.cancel(id).await.unwrap(), CancelOutcome::Cancelled);
+    }
+    let read = |many| format!("Outboxes {{ read: {many}, ");
+    let outboxes = store.outboxes().await.unwrap();
+    let mut ends = Vec::new();
+    for outbox in &outboxes {
+        let page = store.read_outbox(outbox, 0, 100).await.unwrap();
+        ends.push(page.last);
+    }
+    let debug = format!("{store:?}");
+    assert!(debug.contains(&read(many)), "{debug}");
+    for (outbox, end) in outboxes.iter().zip(ends) {
+        store.trim_outbox(outbox, end).await.unwrap();
+    }
+    let debug = format!("{store:?}");
+    assert!(debug.contains(&read(0)), "{debug}");
     stop(bus).await;
 }

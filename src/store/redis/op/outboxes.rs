@@ -1,5 +1,6 @@
 //! The outboxes of this process: their limits, their watchers and what was read of them.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Weak;
@@ -111,8 +112,11 @@ impl Outboxes {
 
     /// Removes the reads up to a number.
     pub(super) fn forget(&self, bucket: &BucketKey, through: u64) {
-        if let Some(seen) = self.seen().get_mut(bucket) {
-            seen.retain(|number, _| *number > through);
+        if let Entry::Occupied(mut seen) = self.seen().entry(bucket.clone()) {
+            seen.get_mut().retain(|number, _| *number > through);
+            if seen.get().is_empty() {
+                seen.remove();
+            }
         }
     }
 
@@ -123,6 +127,9 @@ impl Outboxes {
 
 impl fmt::Debug for Outboxes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outboxes").finish_non_exhaustive()
+        let read = self.seen().len();
+        f.debug_struct("Outboxes")
+            .field("read", &read)
+            .finish_non_exhaustive()
     }
 }
