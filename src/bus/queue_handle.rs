@@ -28,7 +28,7 @@ impl QueueHandle {
         let pushes = if is_audit(&name) {
             Arc::new(PushCounters::uncounted())
         } else {
-            inner.push_meters.of(&name)
+            inner.push_meters.of_queue(&name)
         };
         Self {
             inner,

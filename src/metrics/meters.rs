@@ -48,18 +48,22 @@ impl PushCounters {
         }
     }
 
-    /// Counts accepted events and duplicates.
+    /// Counts accepted events and duplicates, whatever panics of the recorder.
     pub(crate) fn accepted(&self, new: u64, duplicates: u64) {
-        self.pushed.increment(new);
-        if duplicates > 0 {
-            self.duplicates.increment(duplicates);
-        }
+        panics::reported(|| {
+            self.pushed.increment(new);
+            if duplicates > 0 {
+                self.duplicates.increment(duplicates);
+            }
+        });
     }
 
     /// Counts rejected events.
     pub(crate) fn rejected(&self, why: ErrorKind, many: u64) {
         if let Some(queue) = self.label.clone() {
-            counter!(REJECTED, "queue" => queue, "reason" => why.name()).increment(many);
+            panics::reported(|| {
+                counter!(REJECTED, "queue" => queue, "reason" => why.name()).increment(many);
+            });
         }
     }
 }
@@ -80,6 +84,11 @@ pub(crate) type PullMeters = QueueMeters<PullMetrics>;
 impl PushMeters {
     pub(crate) fn of_pushes(labels: Arc<QueueLabels>) -> Self {
         Self::new(labels, PushCounters::new)
+    }
+
+    /// Returns the counters of a queue; beside a recorder that panics they count nothing.
+    pub(crate) fn of_queue(&self, queue: &QueueName) -> Arc<PushCounters> {
+        panics::caught(|| self.of(queue)).unwrap_or_else(|_| Arc::new(PushCounters::uncounted()))
     }
 }
 

@@ -156,7 +156,7 @@ impl BusBuilder {
         consumed.sort_unstable();
         let kept: Vec<_> = consumed.iter().map(|queue| (*queue).clone()).collect();
         for queue in consumed.into_iter().chain(queues.keys()) {
-            push_meters.of(queue);
+            push_meters.of_queue(queue);
         }
         let recorded = record(JournalConfig {
             given: self.journal.take(),

@@ -10,5 +10,6 @@ mod neighbours;
 mod parts;
 mod places;
 mod pulls;
+mod pushes;
 mod records;
 mod table;

@@ -28,7 +28,7 @@ async fn shared() {
 /// When a recorder panics: when it is asked for a metric, or told of one.
 const REGISTERED: usize = 11;
 const COUNTED: usize = 12;
-const RECORDER: [usize; 2] = [REGISTERED, COUNTED];
+pub(super) const RECORDER: [usize; 2] = [REGISTERED, COUNTED];
 const SUBSCRIBER: [usize; 4] = [LINES, NEW_SPANS, ENTERED, CLOSED];
 /// When a store does: at a call, later, or at the note of a start.
 const CALLED: usize = 21;
