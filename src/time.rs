@@ -8,6 +8,7 @@ mod boot;
 
 use std::fmt;
 use std::ops::{Add, Sub};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -265,18 +266,29 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 /// A clock that stands still where another one panics: a clock may be anybody's.
 #[derive(Debug)]
 pub(crate) struct GuardedClock {
-    near: std::sync::Arc<dyn Clock>,
+    near: Arc<dyn Clock>,
     last_wall_us: AtomicU64,
     last_mono: AtomicU64,
 }
 
 impl GuardedClock {
-    pub(crate) fn new(near: std::sync::Arc<dyn Clock>) -> Self {
+    /// How often each time is looked at before it begins at that of the machine.
+    const FIRST_LOOKS: usize = 8;
+
+    pub(crate) fn new(near: Arc<dyn Clock>) -> Self {
+        let looks = || 0..Self::FIRST_LOOKS;
+        let wall_us = looks().find_map(|_| panics::caught(|| near.wall_us()).ok());
+        let mono = looks().find_map(|_| panics::caught(|| near.mono()).ok());
+        let machine = SystemClock::new();
         Self {
+            last_wall_us: AtomicU64::new(wall_us.unwrap_or_else(|| machine.wall_us())),
+            last_mono: AtomicU64::new(mono.unwrap_or_else(|| machine.mono()).0),
             near,
-            last_wall_us: AtomicU64::new(0),
-            last_mono: AtomicU64::new(0),
         }
+    }
+
+    pub(crate) fn shared(near: Arc<dyn Clock>) -> Arc<dyn Clock> {
+        Arc::new(Self::new(near))
     }
 }
 

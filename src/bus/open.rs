@@ -29,7 +29,7 @@ pub(super) async fn open_store(
     virtual_time: bool,
 ) -> Result<Arc<dyn Store>> {
     match url.split_once(':') {
-        Some(("memory", "")) => Ok(Arc::new(MemoryStore::with_clock(Arc::clone(clock)))),
+        Some(("memory", "")) => Ok(Arc::new(MemoryStore::on(Arc::clone(clock)))),
         Some(("sqlite", rest)) => open_embedded(sqlite_path(rest)?, clock, virtual_time),
         Some((scheme, _)) if REDIS.contains(&scheme) => {
             check_io("a store in Redis")?;
@@ -54,7 +54,7 @@ fn open_embedded(path: &str, clock: &Arc<dyn Clock>, virtual_time: bool) -> Resu
     } else {
         EmbeddedOptions::new()
     };
-    let options = options.clock(Arc::clone(clock));
+    let options = options.on(Arc::clone(clock));
     Ok(Arc::new(EmbeddedStore::open_with(path, options)?))
 }
 

@@ -25,7 +25,7 @@ use crate::store::hub::LocalMembership;
 use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
 use crate::store::shards::{Shards, WakeRule};
 use crate::store::watchers::Watchers;
-use crate::time::{Clock, SystemClock, Timestamp};
+use crate::time::{Clock, GuardedClock, SystemClock, Timestamp};
 
 /// The default limit of records in a memory store.
 pub const RECORDS_MAX: usize = 100_000;
@@ -63,12 +63,17 @@ impl MemoryStore {
     /// Creates an empty store on the machine's clock.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_clock(Arc::new(SystemClock::new()))
+        Self::on(Arc::new(SystemClock::new()))
     }
 
-    /// Creates an empty store on `clock`.
+    /// Creates an empty store on `clock`. Where that panics, the store's time stands still.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self::on(GuardedClock::shared(clock))
+    }
+
+    /// Creates an empty store on a clock that does not panic.
+    pub(crate) fn on(clock: Arc<dyn Clock>) -> Self {
         Self {
             shards: Shards::default(),
             records: Mutex::new(Records::new(RECORDS_MAX)),

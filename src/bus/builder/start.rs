@@ -64,7 +64,7 @@ impl BusBuilder {
             None => Settings::load_for(self.known_queues()?)?,
         };
         let clock: Arc<dyn Clock> = match self.clock.take() {
-            Some(clock) => Arc::new(GuardedClock::new(clock)),
+            Some(clock) => GuardedClock::shared(clock),
             None => Arc::new(SystemClock::new()),
         };
         let defaults = QueueOptions::default().with(&settings.queue_defaults);

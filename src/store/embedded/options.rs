@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::core::engine::DedupWindow;
-use crate::time::{Clock, SystemClock};
+use crate::time::{Clock, GuardedClock, SystemClock};
 
 /// Collects the choices for an [`EmbeddedStore`](super::EmbeddedStore).
 ///
@@ -50,8 +50,14 @@ impl EmbeddedOptions {
         }
     }
 
-    /// The clock that due times are compared to. Default: the machine's.
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+    /// The clock that due times are compared to. Where it panics, the store's time stands still.
+    /// Default: the machine's.
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        self.on(GuardedClock::shared(clock))
+    }
+
+    /// Sets a clock that does not panic.
+    pub(crate) fn on(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }

@@ -113,7 +113,7 @@ impl RedisOptions {
     /// Replaces the servers' time by `clock`: for tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = Some(clock);
+        self.clock = Some(crate::time::GuardedClock::shared(clock));
         self
     }
 }

@@ -5,6 +5,7 @@
 //! as documented, with a record; the queue goes on with the next one; nothing stays leased; and
 //! the bus shuts down in its time. A new place or misdeed is a variant and its line in `expected`.
 
+mod clocks;
 mod misdeed;
 mod neighbours;
 mod parts;

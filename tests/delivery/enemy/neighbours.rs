@@ -1,8 +1,8 @@
-//! What a bus calls outside of itself: a subscriber, a journal, a clock and a store, each an enemy.
+//! What a bus calls outside of itself: a subscriber, a journal and a store, each an enemy.
 
 use std::panic::resume_unwind;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
@@ -11,7 +11,6 @@ use duly::prelude::*;
 use duly::schedule::{OverlapPolicy, ScheduleOptions};
 use duly::store::operation::StoreOp;
 use duly::testing::Probe;
-use duly::time::{Clock, Mono, SystemClock};
 use tracing::span::{Attributes, Id};
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt};
@@ -253,65 +252,4 @@ async fn a_journal_that_panics_costs_no_record() {
     assert_eq!(journal.all().await.len(), 20);
     journal.now(Mode::Panics);
     bus.shutdown(secs(1)).await.unwrap();
-}
-
-/// A clock that panics at every seventh look.
-#[derive(Debug, Default)]
-struct PanickingClock {
-    near: SystemClock,
-    looks: AtomicU64,
-    is_on: AtomicBool,
-}
-
-impl PanickingClock {
-    fn look(&self) {
-        let looks = self.looks.fetch_add(1, Ordering::Relaxed);
-        if looks.is_multiple_of(7) && self.is_on.load(Ordering::Relaxed) {
-            resume_unwind(Box::new("a clock"));
-        }
-    }
-}
-
-impl Clock for PanickingClock {
-    fn wall_us(&self) -> u64 {
-        self.look();
-        self.near.wall_us()
-    }
-
-    fn mono(&self) -> Mono {
-        self.look();
-        self.near.mono()
-    }
-}
-
-#[tokio::test]
-async fn a_clock_that_panics_now_and_then_stops_nothing() {
-    let clock = Arc::new(PanickingClock::default());
-    let probe = Probe::<u64>::new();
-    let builder = Bus::builder()
-        .only_registered()
-        .settings(Default::default());
-    let builder = builder.clock(Arc::clone(&clock) as _).store_url("memory:");
-    let bus = builder
-        .register_as(ORDERS, probe.clone())
-        .start()
-        .await
-        .unwrap();
-    let queue = bus.queue_named::<u64>("orders").unwrap();
-    clock.is_on.store(true, Ordering::Relaxed);
-    for number in 0..20 {
-        let called = queue.call::<()>(number, secs(60)).await;
-        called.unwrap_or_else(|error| panic!("{number}: {error}"));
-    }
-    let acked = async {
-        loop {
-            let page = bus.records().outcome(Outcome::Acked).page().await.unwrap();
-            if page.items.len() == 20 {
-                break;
-            }
-            tokio::time::sleep(ms(5)).await;
-        }
-    };
-    tokio::time::timeout(secs(60), acked).await.unwrap();
-    bus.shutdown(secs(30)).await.unwrap();
 }
