@@ -57,11 +57,13 @@ impl Background {
                 started
             }
             Err(error) => {
-                tracing::warn!(
-                    %error,
-                    "failed to start a thread for calls to the store; a handler that blocks its \
-                     runtime for longer than the lease timeout loses its lease"
-                );
+                panics::reported(|| {
+                    tracing::warn!(
+                        %error,
+                        "failed to start a thread for calls to the store; a handler that blocks \
+                         its runtime for longer than the lease timeout loses its lease"
+                    );
+                });
                 Self::current()
             }
         }

@@ -11,6 +11,7 @@ use crate::bus::state::program_actions::ProgramAction;
 use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BUCKETS_MAX, QueueName};
+use crate::panics;
 use crate::store::{Control, RATES, Setting};
 
 impl Bus {
@@ -167,7 +168,9 @@ impl Bus {
             if let Some(orders) = orders
                 && let Err(error) = orders.read_controls().await
             {
-                tracing::warn!(%queue, %error, "failed to read back a runtime setting");
+                panics::reported(|| {
+                    tracing::warn!(%queue, %error, "failed to read back a runtime setting");
+                });
             }
             Ok(())
         };

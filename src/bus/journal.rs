@@ -13,6 +13,7 @@ use crate::error::ErrorKind;
 use crate::error::{Error, Result, redact_url, shown};
 use crate::journal::recorder::{Recorder, Setup, answered};
 use crate::journal::{Journal, RecordChoices, RecorderOptions};
+use crate::panics;
 use crate::store::{Store, WhenFull};
 
 /// How long a stop waits for the journal to close.
@@ -66,9 +67,9 @@ pub(super) async fn record(choice: JournalConfig<'_>) -> Result<Option<JournalRe
     if let Some(table) = store.records() {
         if given.is_some() || url.is_some() {
             return Err(Error::invalid(
-                "the store keeps its records in its own file, where they are asked for, and takes no \
-                 journal beside it: leave `records.journal` out, or `off`; a journal in PostgreSQL or \
-                 in another file is for a store in Redis",
+                "the store keeps its records in its own file, where they are asked for, and takes \
+                 no journal beside it: leave `records.journal` out, or `off`; a journal in \
+                 PostgreSQL or in another file is for a store in Redis",
             ));
         }
         store.limit_outboxes(choices.outbox(store.is_shared()))?;
@@ -90,7 +91,11 @@ pub(super) async fn record(choice: JournalConfig<'_>) -> Result<Option<JournalRe
         }
         limit.max = choices.outbox_max;
         store.limit_outboxes(limit)?;
-        tracing::info!("no journal configured; the store keeps the last records of its outboxes");
+        panics::reported(|| {
+            tracing::info!(
+                "no journal configured; the store keeps the last records of its outboxes"
+            );
+        });
         return Ok(None);
     };
     store.limit_outboxes(limit)?;
@@ -119,7 +124,7 @@ impl JournalRecorder {
         }
         let closed = answered(CLOSE_WITHIN, async { self.journal.close().await }).await;
         if let Err(error) = closed {
-            tracing::warn!(%error, "failed to close the journal");
+            panics::reported(|| tracing::warn!(%error, "failed to close the journal"));
         }
     }
 
@@ -176,10 +181,12 @@ async fn open_postgres(url: &str) -> Result<Arc<dyn Journal>> {
         unreached => {
             let error = unreached.map(Result::err).ok().flatten();
             let error = error.map_or_else(|| "no response".to_owned(), |it| it.to_string());
-            tracing::warn!(
-                error,
-                "journal unavailable; records stay in the store and the connection is retried"
-            );
+            panics::reported(|| {
+                tracing::warn!(
+                    error,
+                    "journal unavailable; records stay in the store and the connection is retried"
+                );
+            });
             Ok(Arc::new(journal))
         }
     }

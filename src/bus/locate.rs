@@ -9,6 +9,7 @@ use crate::bus::inner::Inner;
 use crate::core::op::{CancelOutcome, ChangeOutcome, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
+use crate::panics;
 use crate::store::Operation;
 use crate::time::Timestamp;
 
@@ -113,11 +114,13 @@ impl Inner {
             return Err(Error::new(away.kind(), words).because(away));
         }
         if unreachable > 0 {
-            tracing::warn!(
-                buckets = all,
-                unreachable,
-                "some buckets did not respond and are left out"
-            );
+            panics::reported(|| {
+                tracing::warn!(
+                    buckets = all,
+                    unreachable,
+                    "some buckets did not respond and are left out"
+                );
+            });
         }
         let left_out = Error::new(ErrorKind::Unavailable, words).because(away);
         Ok(ReachableBuckets {

@@ -7,6 +7,7 @@ use crate::bus::state::names::CheckedNames;
 use crate::config::{queue_meant, spelled_otherwise};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
+use crate::panics;
 
 /// Which unknown names are taken for mistakes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,8 +57,8 @@ impl Inner {
             Some(meant) => Err(Error::new(
                 ErrorKind::NotFound,
                 format!(
-                    "queue {queue} is unknown to this program and to its store, and no other program \
-                     consumes it; did you mean {meant}?"
+                    "queue {queue} is unknown to this program and to its store, and no other \
+                     program consumes it; did you mean {meant}?"
                 ),
             )),
         }
@@ -71,10 +72,12 @@ impl Inner {
             return;
         }
         if let Some(meant) = queue_meant(queue, self.queues.keys()) {
-            tracing::warn!(
-                %queue, %meant,
-                "queue has no handler and no settings in this program"
-            );
+            panics::reported(|| {
+                tracing::warn!(
+                    %queue, %meant,
+                    "queue has no handler and no settings in this program"
+                );
+            });
         }
     }
 }

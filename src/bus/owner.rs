@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::bus::inner::Inner;
+use crate::panics;
 
 /// Ends the bus when the last handle is dropped, unless it was shut down.
 pub(super) struct BusOwner(pub(super) Arc<Inner>);
@@ -23,10 +24,13 @@ impl Drop for BusOwner {
         if inner.is_closed.swap(true, Ordering::AcqRel) {
             return;
         }
-        tracing::warn!(
-            node = %inner.id,
-            "bus dropped without shutdown; running handlers are cut and leased events wait for expiry"
-        );
+        panics::reported(|| {
+            tracing::warn!(
+                node = %inner.id,
+                "bus dropped without shutdown; running handlers are cut and leased events wait \
+                 for expiry"
+            );
+        });
         // Queues may live on, but must not keep the store's file or connections open.
         inner.runtime.spawn(inner.close_unless_shared());
     }

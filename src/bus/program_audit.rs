@@ -17,6 +17,7 @@ use crate::bus::state::program_actions::{AuditedBy, LineStatus, ProgramAction};
 use crate::core::membership::host_name;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flow::host;
+use crate::panics;
 use crate::record::BY_BYTES_MAX;
 
 /// How long the store may take for a line.
@@ -57,7 +58,9 @@ impl AuditedBy {
             }
             LineStatus::Repeats => {}
             LineStatus::Lost => {
-                tracing::error!(action = name, target, "audit failed: too many lines wait");
+                panics::reported(|| {
+                    tracing::error!(action = name, target, "audit failed: too many lines wait");
+                });
             }
         }
     }
@@ -123,7 +126,7 @@ pub(super) async fn finish(inner: &Arc<Inner>) {
     written(inner).await;
     while let Some(ProgramAction { action, target, .. }) = inner.program_actions.first() {
         inner.program_actions.remove_first(false);
-        tracing::error!(action, target, "audit failed: the bus has ended");
+        panics::reported(|| tracing::error!(action, target, "audit failed: the bus has ended"));
     }
 }
 
@@ -146,7 +149,7 @@ async fn write_first(inner: &Arc<Inner>) -> bool {
     };
     inner.program_actions.remove_first(added.is_ok());
     if let Err(error) = added {
-        tracing::error!(%error, actor, action, target, "audit failed");
+        panics::reported(|| tracing::error!(%error, actor, action, target, "audit failed"));
     }
     true
 }

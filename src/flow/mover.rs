@@ -242,32 +242,46 @@ impl Mover {
                 self.fences.of(bucket).lost(through); // before anything that may panic
                 let bucket_key = self.node.bucket(bucket);
                 if is_certain {
-                    tracing::warn!(bucket = %bucket_key, through, "leases lost to another node");
+                    panics::reported(|| {
+                        tracing::warn!(
+                            bucket = %bucket_key, through,
+                            "leases lost to another node"
+                        );
+                    });
                 } else {
-                    tracing::debug!(
-                        bucket = %bucket_key, through,
-                        "leases not renewed in time; events that have not started are handed back"
-                    );
+                    panics::reported(|| {
+                        tracing::debug!(
+                            bucket = %bucket_key, through,
+                            "leases not renewed in time; events that have not started are \
+                             handed back"
+                        );
+                    });
                 }
             }
             Action::Refused { bucket, lost } => {
                 let bucket = self.node.bucket(bucket);
                 // A server that forgot everything refuses those of each bucket; metrics count all.
                 if self.refused.allows(self.clock.mono()) {
-                    tracing::warn!(
-                        %bucket, lost,
-                        "outcomes arrived after their lease was lost; further ones are logged at \
-                         debug level for a minute"
-                    );
+                    panics::reported(|| {
+                        tracing::warn!(
+                            %bucket, lost,
+                            "outcomes arrived after their lease was lost; further ones are logged \
+                             at debug level for a minute"
+                        );
+                    });
                 } else {
-                    tracing::debug!(
-                        %bucket, lost, "outcomes arrived after their lease was lost"
-                    );
+                    panics::reported(|| {
+                        tracing::debug!(
+                            %bucket, lost, "outcomes arrived after their lease was lost"
+                        );
+                    });
                 }
             }
             Action::StoreFailed { bucket, kind } => {
                 let bucket = self.node.bucket(bucket);
-                tracing::error!(%bucket, ?kind, "store stopped; bucket no longer polled");
+                panics::reported(|| {
+                    tracing::error!(%bucket, ?kind, "store stopped; bucket no longer polled");
+                });
             }
             Action::Stopped => self.stopped.cancel(),
         }

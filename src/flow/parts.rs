@@ -9,6 +9,7 @@ use crate::flow::consumers::set::Consumers;
 use crate::flow::handlers::replies::Replies;
 use crate::flow::node::inbox::Inbox;
 use crate::flow::pull::Pulls;
+use crate::panics;
 
 /// The parts of a flow that its end concerns.
 #[derive(Clone)]
@@ -45,19 +46,27 @@ impl FlowParts {
 
     /// Ends the flow when the runtime does, in which this is a task: nothing runs any more, so
     /// nothing may be leased, and whoever waits is refused.
-    pub(crate) async fn when_the_runtime_ends(self) {
+    ///
+    /// A runtime that nobody drives may end before the task was polled: its drop is all that counts.
+    pub(crate) fn when_the_runtime_ends(self) -> impl Future<Output = ()> + Send + 'static {
         struct RuntimeGuard(Option<FlowParts>);
         impl Drop for RuntimeGuard {
             fn drop(&mut self) {
                 if let Some(end) = self.0.take().filter(|end| !end.abandoned.is_cancelled()) {
-                    tracing::warn!("runtime of the bus ended before its shutdown; the bus stops");
+                    panics::reported(|| {
+                        tracing::warn!(
+                            "runtime of the bus ended before its shutdown; the bus stops"
+                        );
+                    });
                     end.end();
                 }
             }
         }
         let abandoned = self.abandoned.clone();
         let mut guard = RuntimeGuard(Some(self));
-        abandoned.cancelled().await;
-        guard.0 = None;
+        async move {
+            abandoned.cancelled().await;
+            guard.0 = None;
+        }
     }
 }

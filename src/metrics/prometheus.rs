@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::catalogue::{CATALOGUE, Kind};
+use crate::panics;
 
 /// How often histograms move their values into buckets.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
@@ -144,10 +145,12 @@ pub(crate) fn listen(address: SocketAddr) -> Result<()> {
         None => {}
     }
     if super::is_recorder_installed() {
-        tracing::warn!(
-            %address,
-            "metrics.listen ignored; the program has its own metrics recorder"
-        );
+        panics::reported(|| {
+            tracing::warn!(
+                %address,
+                "metrics.listen ignored; the program has its own metrics recorder"
+            );
+        });
         return Ok(());
     }
     let (started, start) = mpsc::channel();
@@ -155,7 +158,7 @@ pub(crate) fn listen(address: SocketAddr) -> Result<()> {
         Ok((runtime, exporter)) => {
             let _ = started.send(Ok(())); // the caller waits for it
             let ended = runtime.block_on(exporter);
-            tracing::error!(?ended, "metrics listener stopped");
+            panics::reported(|| tracing::error!(?ended, "metrics listener stopped"));
         }
         Err(error) => drop(started.send(Err(error))),
     })?;
@@ -164,7 +167,7 @@ pub(crate) fn listen(address: SocketAddr) -> Result<()> {
         .recv()
         .unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, context)))?;
     *listens = Some(address);
-    tracing::info!(%address, "metrics listener started");
+    panics::reported(|| tracing::info!(%address, "metrics listener started"));
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::panics;
 use crate::record::Keep;
 use crate::time::Timestamp;
 
@@ -101,13 +102,15 @@ pub(crate) fn allowed<E>(
 
 /// Warns that a step was held back, once for each time that this begins.
 pub(crate) fn warn_held_back(keep: Keep, now: Timestamp) {
-    tracing::warn!(
-        keep = ?keep.age,
-        keep_minutes = ?keep.minutes,
-        now = %now,
-        "more than a share of the journal is too old: it is removed over hours; if a clock is \
-         ahead, set it right, else `records.prune_at_once` removes it at once"
-    );
+    panics::reported(|| {
+        tracing::warn!(
+            keep = ?keep.age,
+            keep_minutes = ?keep.minutes,
+            now = %now,
+            "more than a share of the journal is too old: it is removed over hours; if a clock is \
+             ahead, set it right, else `records.prune_at_once` removes it at once"
+        );
+    });
 }
 
 /// The time of the end of the newest minute, as that of a record in it.

@@ -79,8 +79,14 @@ pub(crate) fn uncontained_lines(files: &[File]) -> Vec<String> {
         let text = file.text.split("#[cfg(test)]\nmod tests").next();
         let lines: Vec<_> = text.unwrap_or_default().lines().collect();
         for at in (0..lines.len()).filter(|at| is_line(lines[*at])) {
-            let before = &lines[at.saturating_sub(4)..=at];
-            if !before.iter().any(|line| line.contains("panics::reported(")) {
+            // A closure that is named first is reported by its name.
+            let end = if lines[at].contains("let line = ||") {
+                at + 4
+            } else {
+                at
+            };
+            let around = &lines[at.saturating_sub(4)..=end.min(lines.len() - 1)];
+            if !around.iter().any(|line| line.contains("reported(")) {
                 wrong.push(format!(
                     "{}:{}: is not within `panics::reported`",
                     file.path,

@@ -148,9 +148,10 @@ fn fields_and_locals_are_named_by_what_they_are() {
 }
 
 #[test]
-fn log_lines_of_stores_are_contained() {
-    let stores = project(&["src/sqlite", "src/store"]);
-    expect_none(&manners::uncontained_lines(&stores));
+fn log_lines_are_contained() {
+    let mut files = project(&["src"]);
+    files.retain(|file| file.path != "src/outage.rs"); // it contains several at once
+    expect_none(&manners::uncontained_lines(&files));
     let text = "fn f() {\n    tracing::warn!(\"so\");\n}\n";
     let file = File::new("src/store/x.rs", text);
     assert_eq!(manners::uncontained_lines(&[file]).len(), 1);

@@ -8,6 +8,7 @@ use crate::config::{Settings, queue_meant, spelled_otherwise};
 use crate::error::{Error, Result};
 use crate::event::QueueName;
 use crate::flow::{Check, Entry, QueueChoices, QueueOptions, annotations, checks, linked};
+use crate::panics;
 
 /// The options of queues that are named in code or settings.
 pub(super) type NamedQueues = BTreeMap<QueueName, Arc<QueueOptions>>;
@@ -36,10 +37,12 @@ impl BusBuilder {
             entries.extend(linked());
         }
         if entries.is_empty() {
-            tracing::warn!(
-                "bus has no handlers; name a crate of handlers in code, `use my_handlers as _;`, \
-                 or call `publish_only` if it only pushes"
-            );
+            panics::reported(|| {
+                tracing::warn!(
+                    "bus has no handlers; name a crate of handlers in code, `use my_handlers as \
+                     _;`, or call `publish_only` if it only pushes"
+                );
+            });
         }
         let mut taken: BTreeMap<QueueName, &'static str> = BTreeMap::new();
         let mut handlers = Vec::new();
@@ -67,15 +70,17 @@ impl BusBuilder {
             let annotated = QueueChoices::from(&entry.annotation);
             let options = self.options_of(&queue, settings, &annotated)?;
             if options.consume {
-                tracing::info!(
-                    %queue,
-                    handler = entry.handler,
-                    buckets = options.buckets,
-                    workers = options.workers,
-                    attempts = options.attempts,
-                    timeout = ?options.timeout,
-                    "handler registered"
-                );
+                panics::reported(|| {
+                    tracing::info!(
+                        %queue,
+                        handler = entry.handler,
+                        buckets = options.buckets,
+                        workers = options.workers,
+                        attempts = options.attempts,
+                        timeout = ?options.timeout,
+                        "handler registered"
+                    );
+                });
                 handlers.push((queue, Arc::new(options), entry));
             }
         }
@@ -125,7 +130,9 @@ impl BusBuilder {
                 )));
             }
             if let Some(meant) = queue_meant(&queue, handled.keys()) {
-                tracing::warn!(%queue, %meant, "settings for a queue that has no handler");
+                panics::reported(|| {
+                    tracing::warn!(%queue, %meant, "settings for a queue that has no handler");
+                });
             }
         }
         Ok(())

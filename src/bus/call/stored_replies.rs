@@ -32,6 +32,7 @@ use crate::core::op::{PeekBy, Snapshot, StoreOp, Unique};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, Envelope, EventId, QueueName, REPLIES, StaleReason, State};
 use crate::flow::{CallResult, ReplyStore};
+use crate::panics;
 use crate::record::{Outcome, Record};
 use crate::time::Timestamp;
 
@@ -153,7 +154,9 @@ where
         && !receipt.is_duplicate()
         && let Err(error) = forget(inner, name, id, Some(began)).await
     {
-        tracing::warn!(queue = %name, %id, %error, "reply to an earlier call not removed");
+        panics::reported(|| {
+            tracing::warn!(queue = %name, %id, %error, "reply to an earlier call not removed");
+        });
     }
     Ok(receipt)
 }
@@ -197,7 +200,8 @@ async fn store_in(inner: &Arc<Inner>, event: &Envelope, reply: &[u8]) -> Result<
         // Whatever is due has expired: leasing it removes it, and returns nothing.
         let expired = replies.lease(EXPIRED_AT_ONCE, Duration::from_secs(1));
         if let Err(error) = expired.send().await {
-            tracing::debug!(%error, "expired replies not removed"); // this one is stored all the same
+            // This one is stored all the same.
+            panics::reported(|| tracing::debug!(%error, "expired replies not removed"));
         }
     }
     Ok(())

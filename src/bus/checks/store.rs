@@ -10,6 +10,7 @@ use crate::bus::program_audit::ActionLine;
 use crate::bus::state::program_actions::{AuditedBy, ProgramAction};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName, is_audit};
+use crate::panics;
 use crate::store::{CheckTask, Damage, DamageKind, clock_ahead_us, differs};
 
 /// The most damage that a report lists, beside the first of each kind; all of it is counted.
@@ -59,7 +60,9 @@ impl StoreReport {
     fn add(&mut self, found: Vec<Damage>, task: &CheckTask) {
         for damage in found {
             if damage.repaired {
-                tracing::warn!(%damage, kind = %damage.kind, "damage repaired");
+                panics::reported(|| {
+                    tracing::warn!(%damage, kind = %damage.kind, "damage repaired");
+                });
             }
             self.count(damage.kind, damage.repaired, 1);
             if self.damage.len() < LISTED || self.counts.get(&damage.kind) == Some(&1) {
@@ -68,7 +71,7 @@ impl StoreReport {
         }
         for ((kind, is_repaired), count) in task.take_unlisted() {
             if is_repaired && count > 0 {
-                tracing::warn!(%kind, count, "more damage repaired");
+                panics::reported(|| tracing::warn!(%kind, count, "more damage repaired"));
             }
             self.count(kind, is_repaired, count);
         }

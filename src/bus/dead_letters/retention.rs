@@ -101,7 +101,12 @@ async fn run(inner: Weak<Inner>, kept: Arc<RetainedQueues>) {
         let queues = match queues {
             Ok(queues) => queues,
             Err(error) => {
-                tracing::warn!(%error, "failed to list the queues for the retention of dead letters");
+                panics::reported(|| {
+                    tracing::warn!(
+                        %error,
+                        "failed to list the queues for the retention of dead letters"
+                    );
+                });
                 continue;
             }
         };
@@ -115,7 +120,9 @@ async fn run(inner: Weak<Inner>, kept: Arc<RetainedQueues>) {
             };
             let remembered = remembered.entry(queue.clone()).or_default();
             if let Err(error) = limits.enforce(&inner, &buckets, remembered).await {
-                tracing::warn!(%queue, %error, "failed to drop dead letters by retention");
+                panics::reported(|| {
+                    tracing::warn!(%queue, %error, "failed to drop dead letters by retention");
+                });
             }
         }
     }

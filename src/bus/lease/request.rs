@@ -228,7 +228,9 @@ impl<T> LeaseRequest<T> {
                 // In the background: the caller may be dropped at any await.
                 self.inner.runtime.spawn(async move {
                     if let Err(error) = inner.settle_as(&token, verdict, 0).await {
-                        tracing::warn!(%token, %error, "failed to settle an unusable event");
+                        panics::reported(|| {
+                            tracing::warn!(%token, %error, "failed to settle an unusable event");
+                        });
                     }
                 });
                 None

@@ -66,14 +66,19 @@ async fn run(inner: Weak<Inner>, declared: Arc<Declared>) {
 
 fn tell(schedule: &str, verdict: DeclareResult) {
     match verdict {
-        DeclareResult::Older => tracing::info!(
-            %schedule,
-            "a newer build declares this schedule otherwise, and that holds"
-        ),
-        DeclareResult::Crowded => tracing::warn!(
-            %schedule,
-            "too many programs declare this schedule, each otherwise: this one waits for one to end"
-        ),
+        DeclareResult::Older => panics::reported(|| {
+            tracing::info!(
+                %schedule,
+                "a newer build declares this schedule otherwise, and that holds"
+            );
+        }),
+        DeclareResult::Crowded => panics::reported(|| {
+            tracing::warn!(
+                %schedule,
+                "too many programs declare this schedule, each otherwise: this one waits for \
+                 one to end"
+            );
+        }),
         _ => {}
     }
 }
@@ -96,7 +101,9 @@ pub(super) async fn declare(
         if links.find(name).await?.is_none() {
             let verdict = declarations.declare(declared, every);
             if create(inner, &links, (name, options), declarations).await? {
-                tracing::info!(schedule = %name, when = %options.recurrence(), "schedule made");
+                panics::reported(|| {
+                    tracing::info!(schedule = %name, when = %options.recurrence(), "schedule made");
+                });
                 return Ok(verdict);
             }
             // Another program has made it meanwhile.
@@ -120,7 +127,12 @@ pub(super) async fn declare(
         if links.change(name, edit).await?.is_some() {
             let verdict = verdict.into_inner();
             if verdict == DeclareResult::TakesOver {
-                tracing::info!(schedule = %name, when = %options.recurrence(), "schedule changed");
+                panics::reported(|| {
+                    tracing::info!(
+                        schedule = %name, when = %options.recurrence(),
+                        "schedule changed"
+                    );
+                });
             }
             return Ok(verdict);
         }

@@ -20,6 +20,7 @@ use crate::core::op::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};
+use crate::panics;
 use crate::time::{Timestamp, When};
 
 /// The pauses before a link that is leased, or that another change came before, is looked at again.
@@ -222,10 +223,12 @@ impl Links {
             if found.state != State::Leased && self.rewrite(&found).await? {
                 // The change is made, and carried out soon in any case.
                 if is_change && let Err(error) = self.look_at(&found, When::Now).await {
-                    tracing::warn!(
-                        schedule = %name, %error,
-                        "failed to have a changed schedule looked at now"
-                    );
+                    panics::reported(|| {
+                        tracing::warn!(
+                            schedule = %name, %error,
+                            "failed to have a changed schedule looked at now"
+                        );
+                    });
                 }
                 return Ok(Some(found.link));
             }
@@ -234,8 +237,8 @@ impl Links {
         Err(Error::new(
             ErrorKind::Conflict,
             format!(
-                "schedule {name} was not changed: a bus that works on it does not end; see the event \
-                 of the queue {} with the key {name}",
+                "schedule {name} was not changed: a bus that works on it does not end; see the \
+                 event of the queue {} with the key {name}",
                 self.queue.name
             ),
         ))
@@ -325,9 +328,9 @@ impl Links {
         Error::new(
             ErrorKind::Corrupt,
             format!(
-                "schedule {name} cannot be read in this process: it is encrypted under another key, \
-                 was written by a newer version of duly, or is damaged; it is the event of the queue \
-                 {} with the key {name}",
+                "schedule {name} cannot be read in this process: it is encrypted under another \
+                 key, was written by a newer version of duly, or is damaged; it is the event of \
+                 the queue {} with the key {name}",
                 self.queue.name
             ),
         )

@@ -223,13 +223,20 @@ impl Worker {
         self.meters.overlapped(overlapped);
         if missed > 0 {
             let policy = link.options.missed_policy();
-            tracing::warn!(%schedule, %queue, missed, coalesced, %policy, "occurrences were missed");
+            panics::reported(|| {
+                tracing::warn!(
+                    %schedule, %queue, missed, coalesced, %policy,
+                    "occurrences were missed"
+                );
+            });
         }
         if overlapped > 0 {
-            tracing::info!(
-                %schedule, %queue, overlapped,
-                "occurrences were passed over: the one before had not ended"
-            );
+            panics::reported(|| {
+                tracing::info!(
+                    %schedule, %queue, overlapped,
+                    "occurrences were passed over: the one before had not ended"
+                );
+            });
         }
     }
 }

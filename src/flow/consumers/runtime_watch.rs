@@ -20,6 +20,7 @@ use crate::core::step::Input;
 use crate::flow::consumers::set::Consumers;
 use crate::flow::node::inbox::Inbox;
 use crate::flow::pool::polled::PollSnapshot;
+use crate::panics;
 
 /// How often the runtime is asked to run a task.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -88,10 +89,12 @@ impl RuntimeWatch {
                 break result;
             }
             if Instant::now() >= gives_up_at {
-                tracing::error!(
-                    "runtime blocked for longer than any handler may run; its leases are left to \
-                     other nodes"
-                );
+                panics::reported(|| {
+                    tracing::error!(
+                        "runtime blocked for longer than any handler may run; its leases are left \
+                         to other nodes"
+                    );
+                });
                 self.halted.store(true, Ordering::Release);
                 let result = receiver.await;
                 self.halted.store(false, Ordering::Release);
@@ -136,18 +139,23 @@ impl Lines {
             .filter_map(|pool| consumers.of_pool(pool))
             .peekable();
         if blocking.peek().is_none() {
-            tracing::warn!(
-                ?limit,
-                "runtime blocked, and not by a handler; the leases of its events are lost after the \
-                 limit, and they run twice"
-            );
+            panics::reported(|| {
+                tracing::warn!(
+                    ?limit,
+                    "runtime blocked, and not by a handler; the leases of its events are lost \
+                     after the limit, and they run twice"
+                );
+            });
         }
         for (queue, handler) in blocking {
-            tracing::warn!(
-                %queue, handler, ?limit,
-                "handler blocks its runtime, and no other runs; the leases of its events are lost \
-                 after the limit, and they run twice; declare handlers that block as `blocking`"
-            );
+            panics::reported(|| {
+                tracing::warn!(
+                    %queue, handler, ?limit,
+                    "handler blocks its runtime, and no other runs; the leases of its events are \
+                     lost after the limit, and they run twice; declare handlers that block as \
+                     `blocking`"
+                );
+            });
         }
     }
 }

@@ -201,7 +201,7 @@ impl Consumers {
         };
         if course.stuck != stuck {
             let before = course.stuck;
-            panics::reported(|| say_stuck(queue, before, stuck, workers));
+            say_stuck(queue, before, stuck, workers);
             course.stuck = stuck;
         }
         if course.applied != Some(terms) {
@@ -234,16 +234,22 @@ impl Consumers {
 fn say_stuck(queue: &QueueName, before: usize, stuck: usize, workers: usize) {
     let all = |stuck: usize| workers > 0 && stuck >= workers;
     if all(stuck) && !all(before) {
-        tracing::error!(
-            %queue, stuck, workers,
-            "all workers held by blocking handlers that run on after their timeout"
-        );
+        panics::reported(|| {
+            tracing::error!(
+                %queue, stuck, workers,
+                "all workers held by blocking handlers that run on after their timeout"
+            );
+        });
     } else if before == 0 {
-        tracing::warn!(
-            %queue, stuck, workers,
-            "blocking handler runs on after its timeout and holds its worker"
-        );
+        panics::reported(|| {
+            tracing::warn!(
+                %queue, stuck, workers,
+                "blocking handler runs on after its timeout and holds its worker"
+            );
+        });
     } else if stuck == 0 {
-        tracing::info!(%queue, workers, "no worker held by a blocking handler any more");
+        panics::reported(|| {
+            tracing::info!(%queue, workers, "no worker held by a blocking handler any more");
+        });
     }
 }

@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::flow::handlers::blocking_threads::BlockingThreads;
 use crate::flow::handlers::waits::RunningAttempt;
 use crate::handler::{AttemptContext, BlockingHandler, Failure, FailureReport, Handler};
-use crate::panics::Contained;
+use crate::panics::{self, Contained};
 use crate::trace::CurrentEvent;
 
 /// How one call of a handler ended.
@@ -150,7 +150,12 @@ impl<H: BlockingHandler> Attempt for BlockingAttempt<H> {
             let _ = ends.send(returned.map(|returned| (returned, own.take_reply())));
         };
         if let Err(error) = self.threads.run(job) {
-            tracing::debug!(queue = %cx.queue_name(), %error, "no thread for a blocking handler");
+            panics::reported(|| {
+                tracing::debug!(
+                    queue = %cx.queue_name(), %error,
+                    "no thread for a blocking handler"
+                );
+            });
             return HandlerExit::NotStarted;
         }
         let Ok(started) = started.await else {

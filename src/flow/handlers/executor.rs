@@ -114,7 +114,7 @@ where
     fn end(&self, ticket: Self::Ticket, ended: JobEnd<HandlerExit>) {
         match ticket {
             Some(ticket) => self.settle(&ticket, ended),
-            None => panics::reported(|| self.log_failure(&ended)),
+            None => self.log_failure(&ended),
         }
     }
 
@@ -125,13 +125,15 @@ where
             return; // nobody else waits for its threads
         }
         if let Some(busy) = deps.burning.add(busy, deps.clock.mono()) {
-            tracing::warn!(
-                queue = %deps.surroundings.queue,
-                ?busy,
-                "handlers keep threads of the runtime busy: other queues wait meanwhile, and where \
-                 all threads are, leases are at stake; declare `dedicated = true` for \
-                 handlers that compute, `blocking` for handlers that block"
-            );
+            panics::reported(|| {
+                tracing::warn!(
+                    queue = %deps.surroundings.queue,
+                    ?busy,
+                    "handlers keep threads of the runtime busy: other queues wait meanwhile, and \
+                     where all threads are, leases are at stake; declare `dedicated = true` for \
+                     handlers that compute, `blocking` for handlers that block"
+                );
+            });
         }
     }
 
@@ -249,7 +251,7 @@ where
         panics::reported(|| self.deps.runs.ended(ran));
         let ended = match ended {
             JobEnd::Finished(HandlerExit::Returned(..)) if self.is_too_late(ran) => {
-                panics::reported(|| self.warn_of_blocking(ticket, ran));
+                self.warn_of_blocking(ticket, ran);
                 JobEnd::TimedOut
             }
             ended => ended,
@@ -299,14 +301,16 @@ where
             ..
         } = &self.deps;
         if self.deps.blocked.allows(clock.mono()) {
-            tracing::warn!(
-                queue = %surroundings.queue,
-                id = %ticket.job.delivery.id,
-                ?ran,
-                timeout = ?options.timeout,
-                "handler returned after its timeout, a runtime thread was blocked; \
-                 declare handlers that block as `blocking`"
-            );
+            panics::reported(|| {
+                tracing::warn!(
+                    queue = %surroundings.queue,
+                    id = %ticket.job.delivery.id,
+                    ?ran,
+                    timeout = ?options.timeout,
+                    "handler returned after its timeout, a runtime thread was blocked; \
+                     declare handlers that block as `blocking`"
+                );
+            });
         }
     }
 
@@ -321,17 +325,27 @@ where
         match ended {
             JobEnd::Finished(HandlerExit::Returned(Err(failure), _)) => {
                 let failure = &failure.text;
-                tracing::warn!(%queue, %failure, "handler of a published event failed");
+                panics::reported(|| {
+                    tracing::warn!(%queue, %failure, "handler of a published event failed");
+                });
             }
             JobEnd::Finished(HandlerExit::NotStarted) => {
-                tracing::warn!(%queue, "handler of a published event was not started");
+                panics::reported(|| {
+                    tracing::warn!(%queue, "handler of a published event was not started");
+                });
             }
             JobEnd::Finished(_) => {}
-            JobEnd::TimedOut => tracing::warn!(%queue, "handler of a published event timed out"),
+            JobEnd::TimedOut => panics::reported(|| {
+                tracing::warn!(%queue, "handler of a published event timed out");
+            }),
             JobEnd::Panicked(words) => {
-                tracing::error!(%queue, %words, "handler of a published event panicked");
+                panics::reported(|| {
+                    tracing::error!(%queue, %words, "handler of a published event panicked");
+                });
             }
-            JobEnd::Cut => tracing::warn!(%queue, "handler of a published event was cut short"),
+            JobEnd::Cut => panics::reported(|| {
+                tracing::warn!(%queue, "handler of a published event was cut short");
+            }),
         }
     }
 }

@@ -73,12 +73,16 @@ async fn watch(
         (is_told, others) = (!is_told, 0);
         let ahead_s = ahead_us as f64 / 1e6;
         if is_told {
-            tracing::warn!(
-                ahead_s,
-                "the store's time differs from the clock of this machine"
-            );
+            panics::reported(|| {
+                tracing::warn!(
+                    ahead_s,
+                    "the store's time differs from the clock of this machine"
+                );
+            });
         } else {
-            tracing::info!("the store's time and the clock of this machine agree again");
+            panics::reported(|| {
+                tracing::info!("the store's time and the clock of this machine agree again");
+            });
         }
     }
 }

@@ -75,7 +75,7 @@ impl DepthSampler {
             }
             let count = self.count(&mut known, self.inbox.active_buckets());
             if let Some(Err(error)) = self.stop.run_until_cancelled(count).await {
-                tracing::debug!(%error, "failed to sample queue depth");
+                panics::reported(|| tracing::debug!(%error, "failed to sample queue depth"));
             }
         }
     }
@@ -143,7 +143,12 @@ impl DepthSampler {
                     if known.buckets.contains_key(&key) {
                         news.note(&key);
                     }
-                    tracing::debug!(bucket = %key, %error, "failed to sample the depth of a bucket");
+                    panics::reported(|| {
+                        tracing::debug!(
+                            bucket = %key, %error,
+                            "failed to sample the depth of a bucket"
+                        );
+                    });
                 }
             }
         }

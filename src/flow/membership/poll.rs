@@ -18,6 +18,7 @@ use crate::flow::pull::Pulls;
 use crate::flow::runtime_settings::RuntimeSettings;
 use crate::metrics::NodeGauges;
 use crate::outage::Outage;
+use crate::panics;
 use crate::store::{MemberInfo, Store};
 
 /// How often the settings are read whatever their versions: the fallback poll.
@@ -52,10 +53,13 @@ impl SettingsReader {
         if !is_away || !self.store.is_shared() {
             return Err(error);
         }
-        tracing::warn!(
-            %error,
-            "failed to read runtime settings; configured settings apply until the store responds"
-        );
+        panics::reported(|| {
+            tracing::warn!(
+                %error,
+                "failed to read runtime settings; configured settings apply until the store \
+                 responds"
+            );
+        });
         self.consumers.follow();
         Ok(())
     }
@@ -232,7 +236,7 @@ impl MembershipPoll {
             ..self.me.clone()
         };
         if let Err(error) = poll_call(self.orders.store.poll_members(me)).await {
-            tracing::debug!(%error, "failed to leave the membership");
+            panics::reported(|| tracing::debug!(%error, "failed to leave the membership"));
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope, QueueName};
 use crate::flow::runtime_settings::RuntimeSettings;
 use crate::metrics::PullMeters;
+use crate::panics;
 use crate::record::NodeId;
 use crate::store::{Store, Watcher};
 use crate::time::{Clock, Mono, Timestamp};
@@ -228,7 +229,9 @@ impl Pulls {
             () = tokio::time::sleep(LIST_TIMEOUT) => {
                 let late = caller.unlisted();
                 let queues = late.len();
-                tracing::warn!(queues, "lists of the buckets to pull from are late");
+                panics::reported(|| {
+                    tracing::warn!(queues, "lists of the buckets to pull from are late");
+                });
                 for queue in late {
                     self.queues.listed(&queue, &[]);
                 }
@@ -239,7 +242,9 @@ impl Pulls {
     async fn list_one(&self, queue: QueueName) {
         let listed = self.store.buckets_of(&queue).await;
         let buckets = listed.map(|known| known.buckets).unwrap_or_else(|error| {
-            tracing::warn!(%queue, %error, "failed to list the buckets to pull from");
+            panics::reported(|| {
+                tracing::warn!(%queue, %error, "failed to list the buckets to pull from");
+            });
             Vec::new()
         });
         self.serve(self.queues.listed(&queue, &buckets));

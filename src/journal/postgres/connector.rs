@@ -14,6 +14,7 @@ use super::fault::PgError;
 use super::tls;
 use super::url::{Target, Tls};
 use crate::error::{Error, Result};
+use crate::panics;
 
 /// How to connect to a server.
 pub struct Connector {
@@ -39,11 +40,13 @@ impl Connector {
             (Tls::Preferred | Tls::Required, roots) => Some(tls::connector(roots)?),
         };
         if target.tls == Tls::Preferred && !target.is_local {
-            tracing::warn!(
-                place = target.place(),
-                "a connection to a database may be in the clear, password and payloads included: \
-                 with `sslmode=prefer` whoever is on the way decides; write `require`"
-            );
+            panics::reported(|| {
+                tracing::warn!(
+                    place = target.place(),
+                    "a connection to a database may be in the clear, password and payloads \
+                     included: with `sslmode=prefer` whoever is on the way decides; write `require`"
+                );
+            });
         }
         Ok(Self {
             config: target.config,
@@ -125,7 +128,9 @@ impl PgConnection {
     ) -> Self {
         let driver = tokio::spawn(async move {
             if let Err(fault) = connection.await {
-                tracing::debug!(%fault, "a connection to a database has ended");
+                panics::reported(|| {
+                    tracing::debug!(%fault, "a connection to a database has ended");
+                });
             }
         });
         Self {

@@ -14,6 +14,7 @@ use super::schema;
 use super::scope::{Scope, exists, lock};
 use super::weeks;
 use crate::error::Result;
+use crate::panics;
 use crate::record::{Keep, Pruned};
 use crate::time::Timestamp;
 
@@ -60,7 +61,7 @@ pub(super) async fn prune(
         Ok(Ok(pruned)) => Ok(pruned),
         Ok(Err(version)) => Err(schema::newer(version, spot)),
         Err(fault) if fault::is_locked(&fault) => {
-            tracing::debug!("pruning deferred, the journal is in use");
+            panics::reported(|| tracing::debug!("pruning deferred, the journal is in use"));
             Ok(Pruned::default())
         }
         Err(fault) => Err(spot.error(fault)),

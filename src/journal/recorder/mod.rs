@@ -175,11 +175,13 @@ impl Recorder {
         self.status.ended();
         let waiting = self.status().waiting;
         if waiting > 0 {
-            tracing::warn!(
-                waiting,
-                "the bus stops while records wait for the journal; they stay in the store, and \
-                 the next one records them"
-            );
+            panics::reported(|| {
+                tracing::warn!(
+                    waiting,
+                    "the bus stops while records wait for the journal; they stay in the store, and \
+                     the next one records them"
+                );
+            });
         }
     }
 

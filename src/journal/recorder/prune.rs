@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::journal::contract::Journal;
 use crate::journal::recorder::answered;
+use crate::panics;
 use crate::record::Keep;
 use crate::record::retention::warn_held_back;
 use crate::store::Store;
@@ -40,7 +41,7 @@ pub(super) async fn run(
                 has_failed = false;
                 if pruned.records > 0 {
                     let records = pruned.records;
-                    tracing::debug!(records, "pruned old records");
+                    panics::reported(|| tracing::debug!(records, "pruned old records"));
                 }
                 if pruned.is_held_back && !is_held_back {
                     warn_held_back(keep, now);
@@ -54,7 +55,7 @@ pub(super) async fn run(
             }
             Err(error) => {
                 if !std::mem::replace(&mut has_failed, true) {
-                    tracing::warn!(%error, "failed to prune the journal");
+                    panics::reported(|| tracing::warn!(%error, "failed to prune the journal"));
                 }
                 sleep(EVERY).await;
             }

@@ -129,7 +129,7 @@ impl SharedStatus {
         if let Some(since) = state.status.away_since.take() {
             let waiting = state.status.waiting;
             let away_for = now.since(since);
-            tracing::info!(?away_for, waiting, "journal available again");
+            panics::reported(|| tracing::info!(?away_for, waiting, "journal available again"));
             state.tell(|metrics| metrics.away(false));
         }
     }
@@ -159,11 +159,13 @@ impl SharedStatus {
         if state.status.away_since.is_none() {
             state.status.away_since = Some(now);
             let waiting = state.status.waiting;
-            tracing::warn!(
-                %error,
-                waiting,
-                "journal unavailable; records stay in the store and are retried"
-            );
+            panics::reported(|| {
+                tracing::warn!(
+                    %error,
+                    waiting,
+                    "journal unavailable; records stay in the store and are retried"
+                );
+            });
             state.tell(|metrics| metrics.away(true));
         }
     }
@@ -171,7 +173,7 @@ impl SharedStatus {
     /// The store could not be read or trimmed; it says so itself, at length.
     pub(super) fn store_failed(&self, error: &Error) {
         self.state().status.last_error = Some(error.to_string());
-        tracing::debug!(%error, "failed to read or trim an outbox");
+        panics::reported(|| tracing::debug!(%error, "failed to read or trim an outbox"));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

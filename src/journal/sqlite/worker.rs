@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::panics;
 
 /// How many calls may wait for a thread.
 const WAITING_MAX: usize = 256;
@@ -89,7 +90,7 @@ impl<T> Drop for Worker<T> {
         drop(lock(&self.calls).take());
         let thread = lock(&self.thread).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("journal thread panicked");
+            panics::reported(|| tracing::error!("journal thread panicked"));
         }
     }
 }

@@ -6,6 +6,7 @@
 //! the bus shuts down in its time. A new place or misdeed is a variant and its line in `expected`.
 
 mod clocks;
+mod ends;
 mod misdeed;
 mod neighbours;
 mod parts;

@@ -182,7 +182,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "leases that were not renewed in time are logged as lost to another node",
         &[put(
             "Mover::act",
-            "$is_certain «» { tracing::warn!($bucket = %$bucket_key, $through",
+            "$is_certain «» { panics::reported(|| { tracing::warn!($bucket = %$bucket_key, $through",
             "|| $through > 0",
         )],
         outages("a_server_that_hangs_is_told_of_in_a_bounded_number_of_lines"),
