@@ -1,14 +1,18 @@
 //! Each public future is polled n times and dropped, for each n until it completes: the bus still
 //! works, nothing stays leased, and what is set is applied.
 
+use duly::Bus;
 use duly::lease::LeaseOutcome;
 use duly::testing::{Probe, TestBus};
 use duly::time::When;
 use futures_util::FutureExt;
+use tokio::time::Instant;
 
+use super::beside::WATCHDOG;
 use super::slow::Slow;
-use super::stage::{PULLED, Stage, builder, echo};
+use super::stage::{PULLED, Stage, builder, echo, serving};
 use super::table::{CALLS, Call};
+use crate::servers;
 use crate::world::{World, ms, secs};
 
 over_every_store! {
@@ -33,13 +37,65 @@ pub(crate) async fn polled<T>(
     None
 }
 
+/// When what a bus does by itself is done.
+enum Time<'a> {
+    /// After a second of its clock.
+    Virtual(&'a TestBus),
+    /// Soon.
+    Real,
+}
+
+impl Time<'_> {
+    /// Waits until a check has nothing to complain of.
+    async fn until(&self, check: impl AsyncFn() -> Result<(), String>) {
+        let began = Instant::now();
+        if let Self::Virtual(bus) = self {
+            bus.advance(secs(1)).await;
+        }
+        while let Err(why) = check().await {
+            let is_over = matches!(self, Self::Virtual(_)) || began.elapsed() > WATCHDOG;
+            assert!(!is_over, "{why}");
+            tokio::time::sleep(ms(1)).await;
+        }
+    }
+
+    /// Returns how often a future is polled after it was polled so often: nearly each number, where
+    /// polls are not all of a server's time.
+    fn next(&self, polls: usize) -> usize {
+        match self {
+            Self::Virtual(_) => polls + 1,
+            Self::Real => polls + 1 + polls / 4,
+        }
+    }
+}
+
 async fn what_is_dropped_half_way_leaves_a_bus_that_works(world: World) {
     let probe = echo();
     let bus = world.start(builder(Slow::over(&world.store), &probe)).await;
+    each_dropped(&bus, &Time::Virtual(&bus), &probe).await;
+    bus.shutdown(secs(5)).await.unwrap();
+}
+
+/// On real time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_dropped_half_way_leaves_a_bus_on_a_server_that_works() {
+    let probe = echo();
+    // A machine that is busy is no outage.
+    let patient = "timeout=30s&connect_timeout=30s";
+    let (server, prefix) = (servers::shared().url(), servers::prefix());
+    let url = format!("{server}?prefix={prefix}&{patient}");
+    let bus = serving(Bus::builder().store_url(url), &probe);
+    let bus = bus.settings(Default::default()).start().await.unwrap();
+    each_dropped(&bus, &Time::Real, &probe).await;
+    bus.shutdown(secs(30)).await.unwrap();
+}
+
+async fn each_dropped(bus: &Bus, time: &Time<'_>, probe: &Probe<u64>) {
     for call in CALLS {
-        for polls in 1.. {
+        let mut polls = 1;
+        loop {
             assert!(polls < POLLS_MAX, "{:?} is never done", call.place);
-            let stage = Stage::of(&bus).await.unwrap();
+            let stage = Stage::of(bus).await.unwrap();
             let (waiting, token) = (stage.waiting, stage.token.clone());
             let result = polled((call.run)(stage), polls).await;
             if let Some(result) = &result {
@@ -60,43 +116,56 @@ async fn what_is_dropped_half_way_leaves_a_bus_that_works(world: World) {
                 .unwrap()
                 .finished()
                 .unwrap();
-            works(&bus, &probe, call, polls).await;
+            works(bus, time, probe, (call, polls)).await;
             if result.is_some() {
                 break;
             }
+            polls = time.next(polls);
         }
     }
-    bus.shutdown(secs(5)).await.unwrap();
 }
 
 /// Checks the bus after a call was polled so often.
-async fn works(bus: &TestBus, probe: &Probe<u64>, call: &Call, polls: usize) {
+async fn works(bus: &Bus, time: &Time<'_>, probe: &Probe<u64>, (call, polls): (&Call, usize)) {
     let at = format!("{:?} after {polls} polls", call.place);
-    bus.advance(secs(1)).await;
-    let set = bus.controls().await.unwrap();
-    let set = set.get("handled").copied().unwrap_or_default();
-    let expected = if set.paused {
-        0
-    } else {
-        set.workers.map_or(4, usize::from)
+    let at = &at;
+    let applied = async || {
+        let set = bus.controls().await.unwrap();
+        let set = set.get("handled").copied().unwrap_or_default();
+        let expected = if set.paused {
+            0
+        } else {
+            set.workers.map_or(4, usize::from)
+        };
+        match bus.load()[0].workers {
+            workers if workers == expected => Ok(()),
+            workers => Err(format!("{at}: stored, not applied: {workers}")),
+        }
     };
-    assert_eq!(bus.load()[0].workers, expected, "{at}: stored, not applied");
-    let default = duly::store::Control::default();
-    if set != default {
-        bus.resume("handled").await.unwrap();
-        bus.set_workers_everywhere("handled", None).await.unwrap();
-        bus.set_rate("handled", None).await.unwrap();
-        bus.set_buckets("handled", None).await.unwrap();
-    }
+    time.until(applied).await;
+    reset(bus).await;
     let before = probe.count();
     let handled = bus.queue_named::<u64>("handled").unwrap();
     handled.push(77, When::Now).await.unwrap();
-    bus.advance(secs(1)).await;
-    assert!(probe.count() > before, "{at}: no handler runs");
-    let stats = bus.stats("handled").await.unwrap();
-    assert_eq!((stats.ready, stats.leased), (0, 0), "{at}: {stats:?}");
-    let stats = bus.stats(PULLED).await.unwrap();
-    assert_eq!(stats.leased, 0, "{at}: {stats:?}");
+    let is_handled = async || {
+        let stats = bus.stats("handled").await.unwrap();
+        if probe.count() > before && (stats.ready, stats.leased) == (0, 0) {
+            return Ok(());
+        }
+        reset(bus).await; // what goes on without its caller may be stored only now
+        Err(format!(
+            "{at}: no handler runs, or not to its end: {stats:?}"
+        ))
+    };
+    time.until(is_handled).await;
+    let is_free = async || {
+        let stats = bus.stats(PULLED).await.unwrap();
+        match stats.leased {
+            0 => Ok(()),
+            _ => Err(format!("{at}: {stats:?}")),
+        }
+    };
+    time.until(is_free).await;
     let pulled = bus.queue_named::<u64>(PULLED).unwrap();
     pulled.push(78, When::Now).await.unwrap();
     let leased = pulled.lease(1_000, secs(60)).send().await.unwrap();
@@ -104,6 +173,18 @@ async fn works(bus: &TestBus, probe: &Probe<u64>, call: &Call, polls: usize) {
     assert!(payloads.contains(&78), "{at}: {payloads:?}");
     for leased in leased {
         let _ = leased.ack().await.unwrap();
+    }
+}
+
+/// Sets what was set of the queue with the handler back.
+async fn reset(bus: &Bus) {
+    let set = bus.controls().await.unwrap();
+    let set = set.get("handled").copied().unwrap_or_default();
+    if set != duly::store::Control::default() {
+        bus.resume("handled").await.unwrap();
+        bus.set_workers_everywhere("handled", None).await.unwrap();
+        bus.set_rate("handled", None).await.unwrap();
+        bus.set_buckets("handled", None).await.unwrap();
     }
 }
 
