@@ -166,8 +166,9 @@ fn of_outcome(handle: &QueueHandle, staged: &StagedEvent, outcome: PushOutcome) 
             StagedPush::Conflict(Error::new(
                 ErrorKind::Conflict,
                 format!(
-                    "the id {id} belongs to an event with another payload. Put the row back under a \
-                     new id if it is another event"
+                    "the id {id} belongs to an event with another payload, unless an update has changed \
+                     the payload of this one since. Put the row back under a new id if it is another \
+                     event"
                 ),
             ))
         }
