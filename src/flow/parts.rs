@@ -63,8 +63,9 @@ impl FlowParts {
             }
         }
         let abandoned = self.abandoned.clone();
-        let mut guard = RuntimeGuard(Some(self));
+        let guard = RuntimeGuard(Some(self));
         async move {
+            let mut guard = guard;
             abandoned.cancelled().await;
             guard.0 = None;
         }
