@@ -65,6 +65,8 @@ pub(crate) struct Mover {
     pub(crate) gauges: GaugeUpdater,
     /// Limits the lines of refused outcomes.
     pub(crate) refused: LogLimiter,
+    /// Limits the lines of buckets of a store that has stopped.
+    pub(crate) store_failed: LogLimiter,
     pub(crate) inbox: Arc<Inbox>,
     /// `None` where the store has only one node.
     pub(crate) membership: Option<Arc<MembershipPoll>>,
@@ -279,9 +281,20 @@ impl Mover {
             }
             Action::StoreFailed { bucket, kind } => {
                 let bucket = self.node.bucket(bucket);
-                panics::reported(|| {
-                    tracing::error!(%bucket, ?kind, "store stopped; bucket no longer polled");
-                });
+                // It stops for all of its buckets.
+                if self.store_failed.allows(self.clock.mono()) {
+                    panics::reported(|| {
+                        tracing::error!(
+                            %bucket, ?kind,
+                            "store stopped; bucket no longer polled; further ones are logged at \
+                             debug level for a minute"
+                        );
+                    });
+                } else {
+                    panics::reported(|| {
+                        tracing::debug!(%bucket, ?kind, "store stopped; bucket no longer polled");
+                    });
+                }
             }
             Action::Stopped => self.stopped.cancel(),
         }

@@ -284,6 +284,7 @@ impl Flow {
             moves,
             gauges,
             refused: LogLimiter::default(),
+            store_failed: LogLimiter::default(),
             inbox: Arc::clone(&inbox),
             membership: membership.clone(),
             member_lost,

@@ -206,28 +206,36 @@ impl Handler for Waits {
     }
 }
 
-/// Every event that waits for a worker finds that it cannot be started.
+/// Every event that waits for a worker finds that it cannot be started, and every bucket that it cannot
+/// be read any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_stops_is_logged_once_however_much_waits() {
     const EVENTS: usize = 400;
+    /// When each bucket has something that is due.
+    const LATER: Duration = Duration::from_secs(6);
     let _turn = TURN.lock().await;
     LINES.take();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("duly.db");
     let go_on = tokio_util::sync::CancellationToken::new();
-    let annotation = Annotation::new("waits").buckets(1).workers(1).ring(512);
+    let many = |queue| Annotation::new(queue).buckets(64).workers(1).ring(512);
     let bus = Bus::builder()
         .only_registered()
         .settings(Default::default())
         .store_url(format!("sqlite:{}", path.display()))
-        .register_as(annotation, Waits(go_on.clone()))
+        .register_as(many("waits"), Waits(go_on.clone()))
+        .register_as(many("waits-too"), Waits(go_on.clone()))
         .start()
         .await
         .unwrap();
-    let queue = bus.queue_named::<u32>("waits").unwrap();
-    for _ in 0..EVENTS {
-        queue.push(7, When::Now).await.unwrap();
+    for name in ["waits", "waits-too"] {
+        let queue = bus.queue_named::<u32>(name).unwrap();
+        for _ in 0..EVENTS {
+            queue.push(7, When::Now).await.unwrap();
+            queue.push(7, LATER).await.unwrap();
+        }
     }
+    let due = bus.store_time() + LATER;
     let is_told = |phrase: &str| LINES.all().iter().any(|line| line.contains(phrase));
     let began = Instant::now();
     let waits = async |done: &dyn Fn() -> bool| {
@@ -240,14 +248,24 @@ async fn a_store_that_stops_is_logged_once_however_much_waits() {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    waits(&|| bus.load().iter().any(|load| load.queued >= EVENTS / 2)).await;
+    waits(&|| bus.load().iter().all(|load| load.queued >= EVENTS / 2)).await;
     std::fs::remove_file(&path).unwrap();
     waits(&|| is_told("embedded store stopped")).await;
+    assert!(
+        bus.store_time() < due,
+        "it stopped before the buckets are read"
+    );
     go_on.cancel();
     waits(&|| is_told("starts of handlers")).await;
+    waits(&|| is_told("bucket no longer polled")).await;
+    waits(&|| bus.store_time() > due + Duration::from_secs(1)).await;
     assert!(bus.shutdown(Duration::from_secs(20)).await.is_err());
     let lines = LINES.all();
     assert!(lines.len() <= LINES_MAX, "{}: {lines:#?}", lines.len());
+    let of_buckets = lines
+        .iter()
+        .filter(|line| line.contains("no longer polled"));
+    assert_eq!(of_buckets.count(), 1, "{lines:#?}");
 }
 
 /// Keeps its thread busy for some milliseconds.
