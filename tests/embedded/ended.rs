@@ -152,14 +152,13 @@ fn an_id_is_as_old_before_a_restart_as_after_it() {
         );
     }
     let too_old = |store: &EmbeddedStore, entropy: u64| {
-        let ages = [1, 50, 100, 150, 200, 250, 300, 305].map(|secs| {
+        [1, 50, 100, 150, 200, 250, 300, 305].map(|secs| {
             let mut new = event(1, When::After(Duration::from_secs(3_600)), 3);
             let time = START + Duration::from_secs(secs);
             Arc::make_mut(&mut new.envelope).id =
                 EventId::from_parts(time, BucketId(0), entropy + secs);
             verdict(store, new) == PushOutcome::TooOld
-        });
-        ages
+        })
     };
     let before = too_old(&store, 1_000);
     assert!(before[0] && !before[7], "{before:?}");
