@@ -99,7 +99,9 @@ impl Checker {
                 payload,
                 attempts,
             } => {
-                if self.lives.contains_key(&id) {
+                let memory = self.memories.get(&id.bucket());
+                let may_return = memory.is_some_and(|memory| memory.may_return(id));
+                if self.lives.contains_key(&id) && !may_return {
                     return broken(Promise::Ids, "an id was accepted twice");
                 }
                 let ahead_us = id.created().as_micros().saturating_sub(entry.store_us);

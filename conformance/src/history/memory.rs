@@ -15,6 +15,8 @@ pub(super) struct Tombstones {
     may_be_forgotten: Option<Timestamp>,
     /// Ids that the bucket may have forgotten, or others in their place.
     unsure: BTreeSet<EventId>,
+    /// Ids that may have been forgotten while their time was to come: no watermark says so.
+    may_return: BTreeSet<EventId>,
     /// How many may be at another place in the bucket.
     out_of_order: usize,
 }
@@ -55,13 +57,22 @@ impl Tombstones {
             return gone;
         }
         let candidates = if is_in_order { &gone } else { &all };
-        let latest = candidates.iter().map(|id| id.created()).max();
+        // The watermark never passes now.
+        let is_past = |id: &&EventId| id.created().as_millis() <= now_us / 1_000;
+        let latest = candidates
+            .iter()
+            .filter(is_past)
+            .map(|id| id.created())
+            .max();
         self.may_be_forgotten = self.may_be_forgotten.max(latest);
+        let to_come = candidates.iter().filter(|id| !is_past(id));
+        self.may_return.extend(to_come);
         if is_in_order {
             self.forgotten = self.forgotten.max(latest);
         } else {
+            let all_are_past = candidates.iter().all(|id| is_past(&id));
             let certain = candidates.iter().map(|id| id.created()).min();
-            self.forgotten = self.forgotten.max(certain);
+            self.forgotten = self.forgotten.max(certain.filter(|_| all_are_past));
             self.unsure.extend(all);
             self.out_of_order = self.ids.len();
         }
@@ -94,11 +105,19 @@ impl Tombstones {
         self.forgotten.is_some_and(|until| id.created() <= until)
     }
 
+    /// Returns whether the bucket may take an id that it has forgotten for a new one.
+    pub(super) fn may_return(&self, id: EventId) -> bool {
+        self.may_return.contains(&id)
+    }
+
     /// Returns whether it may be: a read of the bucket forgets as well, and is not in the history.
     pub(super) fn may_be_too_old(&self, id: EventId, now_us: u64, window: &DedupWindow) -> bool {
         let mut may_be_gone = self.may_be_gone(now_us, window);
-        self.may_be_forgotten
-            .is_some_and(|until| id.created() <= until)
+        let is_full = self.ids.len() >= 2 * window.cap;
+        (is_full && id.created().as_millis() > now_us / 1_000)
+            || self
+                .may_be_forgotten
+                .is_some_and(|until| id.created() <= until)
             || may_be_gone.any(|gone| id.created() <= gone.created())
     }
 

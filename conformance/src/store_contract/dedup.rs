@@ -176,13 +176,36 @@ pub async fn an_id_that_was_made_ahead_closes_no_busy_bucket(harness: &dyn Store
             assert_eq!(world.push(draft).await, PushOutcome::TooOld, "{ahead_of:?}");
         }
     }
-    // Nor do many: beyond twice the cap they are forgotten like others.
+}
+
+pub async fn many_ids_that_were_made_ahead_close_no_bucket(harness: &dyn StoreHarness) {
     let world = World::remembering(harness, 2).await;
-    for _ in 0..10 {
-        world.advance(ms(1));
-        let draft = world.event_made(world.now() + secs(50));
-        ended_as(&world, draft).await;
+    let made_ahead = || world.event_made(world.now() + secs(50));
+    let mut ahead: Vec<_> = (0..10).map(|_| made_ahead()).collect();
+    for draft in &ahead {
+        world.add(draft.clone()).await;
     }
+    for delivery in world.fetch(A).await {
+        world.advance(ms(1));
+        assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
+    }
+    // Twice the cap are known; of others of their time nobody can know, until there is room.
+    ahead.push(made_ahead());
+    for (at, draft) in ahead.iter().enumerate() {
+        let verdict = match at {
+            6..10 => PushOutcome::Duplicate(draft.id()),
+            _ => PushOutcome::TooOld,
+        };
+        assert_eq!(world.push(draft).await, verdict, "event {at}");
+    }
+    // Whoever's clock is right has what it had: `ended` asserts that its push is accepted.
+    for _ in 0..60 {
+        ended(&world).await;
+        ended(&world).await;
+        world.advance(secs(1));
+    }
+    assert_eq!(world.push(&ahead[9]).await, PushOutcome::TooOld);
+    ended_as(&world, made_ahead()).await;
 }
 
 pub async fn an_id_of_any_shape_is_one_event_that_ends(harness: &dyn StoreHarness) {

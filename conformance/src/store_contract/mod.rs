@@ -124,6 +124,7 @@ macro_rules! store_contract_tests {
                 an_id_from_the_future_is_too_new
                 an_id_that_was_made_ahead_closes_the_bucket_to_nobody
                 an_id_that_was_made_ahead_closes_no_busy_bucket
+                many_ids_that_were_made_ahead_close_no_bucket
                 an_id_of_any_shape_is_one_event_that_ends
                 all_that_one_operation_forgets_is_too_old
             }

@@ -100,9 +100,10 @@ pub(super) fn receipt(
         (PushOutcome::TooOld, PushedId::FromCaller) => (
             ErrorKind::Conflict,
             format!(
-                "the id {id} is older than the tombstones of the store, so its event may have been \
-                 handled already; it was not pushed. Check its records, and push it under a new id \
-                 only if handling it twice does no harm"
+                "the id {id} is older than the tombstones of the store, or of a time to come of which \
+                 its bucket has had too many, so its event may have been handled already; it was not \
+                 pushed. Check its records, and push it under a new id only if handling it twice does \
+                 no harm"
             ),
         ),
         (PushOutcome::TooOld, PushedId::Generated | PushedId::Renewed) => (

@@ -111,18 +111,22 @@ impl DedupState {
             }
             self.known.remove(&id);
             self.heal(now_us);
-            // An id too far ahead is rejected for that.
-            if !is_ahead(id.created(), now_us) {
+            // Never past now, as that would refuse every id until then; see `may_have_forgotten`.
+            if !is_later(id, now_us) {
                 self.forget_until(id.created());
             }
         }
     }
 
-    /// Returns whether the time of an id is still to come, so that without its tombstone every id
-    /// until then would be too old. Beyond twice the cap it is dropped nevertheless.
+    /// Returns whether the time of an id is still to come, so that no watermark can say that it is
+    /// forgotten. Beyond twice the cap it is dropped nevertheless.
     fn is_to_come(&self, id: EventId, now_us: u64) -> bool {
-        let is_later = id.created().as_millis() > now_us / 1_000;
-        is_later && !is_ahead(id.created(), now_us) && self.order.len() < 2 * self.window.cap
+        is_later(id, now_us) && !is_ahead(id.created(), now_us) && !self.is_full()
+    }
+
+    /// Returns whether there are twice as many as the cap says.
+    fn is_full(&self) -> bool {
+        self.order.len() >= 2 * self.window.cap
     }
 
     /// Returns whether the oldest tombstone, of the given age, is to be dropped.
@@ -185,9 +189,11 @@ impl DedupState {
         self.known.iter().map(|(id, _)| *id)
     }
 
-    /// Returns whether the tombstone of an unknown id may have been dropped.
-    pub(super) fn may_have_forgotten(&self, id: EventId) -> bool {
-        self.forgotten.is_some_and(|until| id.created() <= until)
+    /// Returns whether the tombstone of an unknown id may have been dropped: those whose time is
+    /// still to come are only where there are too many.
+    pub(super) fn may_have_forgotten(&self, id: EventId, now_us: u64) -> bool {
+        let is_older = self.forgotten.is_some_and(|until| id.created() <= until);
+        is_older || (self.is_full() && is_later(id, now_us))
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
@@ -203,6 +209,11 @@ impl DedupState {
             None => Ok(()),
         }
     }
+}
+
+/// Returns whether the time of an id is still to come.
+fn is_later(id: EventId, now_us: u64) -> bool {
+    id.created().as_millis() > now_us / 1_000
 }
 
 /// Returns whether an id created then is too far ahead of the store's time.

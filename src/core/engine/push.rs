@@ -132,7 +132,7 @@ impl<B: Clone> Bucket<B> {
                 let verdict = PushOutcome::TooNew;
                 return Some(PushReport { due, verdict });
             }
-            (None, None) if id.tells_time() && self.dedup.may_have_forgotten(id) => {
+            (None, None) if id.tells_time() && self.dedup.may_have_forgotten(id, self.now_us) => {
                 let verdict = PushOutcome::TooOld;
                 return Some(PushReport { due, verdict });
             }

@@ -33,8 +33,8 @@ const _: () = assert!(FORGET_MAX > crate::core::op::BATCH_MAX);
 /// A tombstone is dropped when it is older than [`keep_for`](Self::keep_for) and there are more
 /// than [`max`](Self::max); when it is older than [`max_age`](Self::max_age); and when there are
 /// more than [`cap`](Self::cap), however young it is. One whose id has a time that is still to come
-/// makes room for others first, up to twice the cap: once it is dropped, every id until its time is
-/// too old.
+/// makes room for others first, up to twice the cap; a bucket with so many refuses new ids whose time
+/// is still to come, since it may have dropped one of those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DedupWindow {
     /// The least age of a dropped tombstone, unless the cap is reached. Default: a minute, longer

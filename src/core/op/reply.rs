@@ -169,8 +169,8 @@ pub enum PushOutcome {
     Replaced(EventId),
     /// Its id belongs to an event with another payload; nothing was changed.
     Conflict,
-    /// Its id is older than the dedup window, so it is not known whether it is new; nothing was
-    /// changed by this push.
+    /// Its id is older than the dedup window, or of a time to come of which there were too many, so
+    /// it is not known whether it is new; nothing was changed by this push.
     TooOld,
     /// Its id was generated too far ahead of the store's time; nothing was changed.
     TooNew,

@@ -80,19 +80,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         redis_store("a_bucket_that_is_called_rarely_follows_a_clock_that_was_set"),
     ),
     Ids.bug(
-        "id-to-come-closes-a-bucket",
-        "an id whose time is still to come is forgotten like others, and closes its bucket",
+        "id-to-come-forgotten-first",
+        "an id whose time is still to come is forgotten like others, and may come again",
         &[put(
             "DedupState::is_to_come",
-            "«» $is_later && !is_ahead",
+            "«» is_later($id, $now_us) && !is_ahead",
             "false &&",
         )],
         store_contract("an_id_that_was_made_ahead_closes_no_busy_bucket"),
     ),
     Ids.bug(
-        "redis-id-to-come-closes-a-bucket",
-        "Redis: an id whose time is still to come is forgotten like others, and closes its \
-         bucket",
+        "redis-id-to-come-forgotten-first",
+        "Redis: an id whose time is still to come is forgotten like others, and may come again",
         &[never("lua::forget", "now_ms")],
         store_contract("an_id_that_was_made_ahead_closes_no_busy_bucket"),
     ),

@@ -54,9 +54,16 @@ impl Model {
         self.over.remove(0);
         self.events.retain(|event| event.envelope.id != gone);
         self.heal();
-        if !self.is_ahead(gone.created()) {
+        if gone.created() <= self.now() {
             self.forgotten = self.forgotten.max(Some(gone.created()));
         }
+    }
+
+    /// Whether the bucket may have had an unknown id.
+    pub(super) fn may_be_over(&self, id: EventId) -> bool {
+        let is_full = self.over.len() >= 2 * WINDOW.cap;
+        let is_older = self.forgotten.is_some_and(|until| id.created() <= until);
+        is_older || (is_full && id.created() > self.now())
     }
 
     /// Whether an id of then is refused, as its time is too far to come.

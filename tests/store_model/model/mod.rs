@@ -267,7 +267,7 @@ impl Model {
             return PushReport { due, verdict };
         }
         let tells_time = id.created() > Timestamp::EPOCH;
-        if tells_time && self.forgotten.is_some_and(|until| id.created() <= until) {
+        if tells_time && self.may_be_over(id) {
             verdict = PushOutcome::TooOld;
             return PushReport { due, verdict };
         }

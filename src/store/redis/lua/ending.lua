@@ -60,8 +60,8 @@ local function write_records()
   records, extra_bytes = {}, 0
 end
 
--- Raises the watermark of forgotten ids, before they are. An id that is further ahead is refused for
--- that.
+-- Raises the watermark of forgotten ids, before they are: never past now, as that would refuse every id
+-- until then. Those whose time is still to come a full bucket refuses, see push.lua.
 local function raise_forgotten(ids, ahead)
   local until_ms, last = tonumber(call("HGET", META, "forgotten") or 0), nil
   until_ms = until_ms > ahead and now_ms - 1 or until_ms
@@ -69,7 +69,7 @@ local function raise_forgotten(ids, ahead)
     local made = sub(id, 1, 6)
     if made ~= last then -- many share one millisecond
       local made_ms = unpack_from(">I6", made)
-      until_ms, last = made_ms <= ahead and math.max(until_ms, made_ms) or until_ms, made
+      until_ms, last = made_ms <= now_ms and math.max(until_ms, made_ms) or until_ms, made
     end
   end
   call("HSET", META, "forgotten", until_ms)
@@ -109,8 +109,8 @@ local function forget(has_ended)
     while seen_of_it < #its and past > limit and forgets > 0 and #kept < 256 do -- `TOMBSTONES` ids
       local id = its[seen_of_it + 1]
       local made = unpack_from(">I6", id)
-      -- One whose time is still to come is put behind the others, up to twice the cap: without it every
-      -- id until then would be too old.
+      -- One whose time is still to come is put behind the others, up to twice the cap: no watermark
+      -- can say that it is forgotten.
       if made > now_ms and made <= last_ms and past <= 2 * cap then
         kept[#kept + 1] = id
       else

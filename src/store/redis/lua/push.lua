@@ -77,7 +77,8 @@ local ahead = now_ms + ARGV.window:match("%d+$")
 local some_old, some_new = false, tonumber(made_last) > ahead
 local forgotten
 
--- Reads the watermark of forgotten ids. No id that was ever accepted is so far ahead: a watermark
+-- Reads the watermark of forgotten ids; with twice its cap of tombstones a bucket is full, and may have
+-- forgotten ids whose time is still to come. No id that was ever accepted is so far ahead: a watermark
 -- that is, from a time when the clock was wrong or ids of any time were accepted, would close the
 -- bucket to all.
 local function look_at_forgotten(now_is)
@@ -86,7 +87,8 @@ local function look_at_forgotten(now_is)
     forgotten = now_ms - 1
     call("HSET", META, "forgotten", forgotten)
   end
-  some_old = tonumber(made_first) <= forgotten
+  meta.is_full = past >= 2 * ARGV.window:match("^%d+ (%d+)")
+  some_old = tonumber(made_first) <= forgotten or (meta.is_full and tonumber(made_last) > now_ms)
 end
 look_at_forgotten(meta[4])
 
@@ -238,10 +240,10 @@ local function add(i, id, body, key)
   add_ready(id, body, due)
 end
 
--- Returns whether an id was created until then; one derived from a name has no time.
-local function is_older(id, until_ms)
+-- Returns whether an unknown id may have been forgotten; one derived from a name has no time.
+local function may_be_over(id)
   local made = unpack_from(">I6", id)
-  return made > 0 and made <= until_ms
+  return made > 0 and (made <= forgotten or (meta.is_full and made > now_ms))
 end
 
 local function push(i)
@@ -253,7 +255,7 @@ local function push(i)
   local page, part, place = place_of(id)
   if page then
     local is_read = part.bodies
-    it, known = own_state(part), bodies_of(page, part)[place] or ZEROS
+    it, known = own_state(part), bodies_of(page, part)[place] or ""
     spent = spent + (is_read and 0 or #part.body)
   elseif it or due then -- any other body is left by a push that failed midway
     known = call("HGET", BODY, id)
@@ -265,7 +267,7 @@ local function push(i)
     reply[#reply + 1] = { i, same and 1 or 3, due_of(id, it, page), id }
   elseif some_new and (unpack_from(">I6", id)) > ahead then
     reply[#reply + 1] = { i, 5, dues[i], id }
-  elseif some_old and is_older(id, forgotten) then
+  elseif some_old and may_be_over(id) then
     reply[#reply + 1] = { i, 4, dues[i], id }
   else
     local key, unique
