@@ -28,8 +28,18 @@ const OF_A_RANGE: [&str; 8] = [
     "\"SCAN\"",
 ];
 
+/// Words of commands that remove as much of a key as they find.
+const OF_A_TRIM: [&str; 6] = [
+    "\"MINID\"",
+    "\"MAXLEN\"",
+    "\"LTRIM\"",
+    "\"ZREMRANGEBYRANK\"",
+    "\"ZREMRANGEBYSCORE\"",
+    "\"ZREMRANGEBYLEX\"",
+];
+
 /// What is without its bound: of `while`, `repeat`, a `for` that is over no list, and of what reads all
-/// of a key or a range of one, it is a comment beside it; of `unpack`, whose results must fit on the stack of Lua, a constant.
+/// of a key or a range of one, or removes it, it is a comment beside it; of `unpack`, whose results must fit on the stack of Lua, a constant.
 pub(crate) fn without_bound(files: &[File]) -> Vec<String> {
     let mut wrong = Vec::new();
     for file in files.iter().filter(|file| file.path.ends_with(".lua")) {
@@ -54,7 +64,9 @@ pub(crate) fn without_bound(files: &[File]) -> Vec<String> {
                     }
                     last
                 }
-                text if OF_ALL.contains(&text) => until(&words, at, |it| it.closes()),
+                text if OF_ALL.contains(&text) || OF_A_TRIM.contains(&text) => {
+                    until(&words, at, |it| it.closes())
+                }
                 "0" if is(&words[at + 1..], &[",", "-", "1", ")"]) => at + 4,
                 "unpack" if is(&words[at + 1..], &["("]) => {
                     let end = until(&words, at + 2, |it| it.closes());
@@ -258,6 +270,17 @@ mod tests {
         assert_eq!(complaints("call(\n\"LRANGE\", PAST, 0,\n-1)\n"), 1);
         assert_eq!(complaints("call(\"LRANGE\", PAST, 0, 9)\n"), 0);
         assert_eq!(complaints("call(\"HGETALL\",\n NODES) -- few\n"), 0);
+    }
+
+    #[test]
+    fn a_removal_of_any_number_is_found() {
+        assert_eq!(
+            complaints("call(\"XTRIM\", OUTBOX, \"MINID\", \"=\", 9)\n"),
+            1
+        );
+        assert_eq!(complaints("call(\"LTRIM\", READY, gone, -1)\n"), 1);
+        let bounded = "call(\"XADD\", OUTBOX, \"MINID\", \"=\", 9, -- few\n id, \"r\", 1)\n";
+        assert_eq!(complaints(bounded), 0);
     }
 
     #[test]

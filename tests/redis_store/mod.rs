@@ -50,6 +50,7 @@ mod pages;
 mod pass;
 mod pull;
 mod rate;
+mod reaped;
 mod registry;
 mod runtimes;
 mod secret_replies;

@@ -12,7 +12,7 @@ use duly::time::When;
 
 use super::{entries, numbers};
 use crate::redis_store::kit::{Bare, fresh};
-use crate::servers::shared;
+use crate::servers::{Redis, shared};
 
 #[tokio::test]
 async fn one_read_answers_a_bounded_number_of_bytes() {
@@ -205,4 +205,43 @@ async fn who_drops_what_is_in_the_journal_says_how_much_the_others_keep() {
     recorder.store.limit_outboxes(lower).expect("a legal limit");
     recorder.handle(6, 1).await;
     assert_eq!(recorder.page(0, 0).await.first, 1_802);
+}
+
+/// Many records wait, each in an entry of its own, and then few are kept.
+#[tokio::test]
+async fn no_call_drops_more_records_than_it_may() {
+    const MANY: u64 = 50_000;
+    const DROPPED_MAX: u64 = 20_000;
+    let server = Redis::plain();
+    for is_trimmed in [false, true] {
+        let (url, prefix) = fresh(&server.url());
+        let bare = Bare::open(&url).await;
+        bare.handle(1, 1).await;
+        let script = "for number = 2, tonumber(ARGV[1]) do \
+            redis.call('XADD', KEYS[1], number .. '-0', 'r', '') end \
+            redis.call('HSET', KEYS[2], 'record', ARGV[1] + 1)";
+        let [outbox, meta] =
+            ["outbox", "meta"].map(|part| format!("{prefix}:{{letters:0}}:{part}"));
+        server.cli(&["EVAL", script, "2", &outbox, &meta, &MANY.to_string()]);
+        if is_trimmed {
+            bare.trim(MANY).await;
+            assert_eq!(entries(&server, &prefix), 0);
+            let said = server.cli(&["INFO", "commandstats"]);
+            let calls = said
+                .lines()
+                .find_map(|it| it.strip_prefix("cmdstat_xtrim:calls="));
+            let calls = calls.and_then(|it| it.split(',').next());
+            assert_eq!(calls, Some("3"), "each drops some");
+            continue;
+        }
+        let (max, when_full) = (Some(5), WhenFull::DropOldest);
+        let limit = OutboxLimit { max, when_full };
+        bare.store.limit_outboxes(limit).expect("a legal limit");
+        let mut left = MANY;
+        for request in 2..5 {
+            bare.handle(request, 1).await;
+            left = (left - DROPPED_MAX.min(left)).max(4) + 1;
+            assert_eq!(entries(&server, &prefix), left, "{request}");
+        }
+    }
 }

@@ -22,8 +22,9 @@ end
 
 -- Writes records `from` to `to` as one entry, whose id is the number of the first. A process that has
 -- a limit of the outbox notes it for a day; one without a limit, which says so by a `-`, drops nothing
--- that is kept by that.
+-- that is kept by that. A call drops so many records: where a limit was lowered, later ones do the rest.
 local function write_entry(from, to)
+  local DROPPED_MAX = 20000
   local first, max, kept, till = record, tonumber(ARGV.records_max), 0, 0
   if meta[7] then
     kept, till = unpack_from(">dd", meta[7])
@@ -37,7 +38,13 @@ local function write_entry(from, to)
   record = record + to - from + 1
   -- First: if a later step fails, the next entry must not request the same number.
   call("HSET", META, "record", record)
-  call("XADD", OUTBOX, "MINID", "=", math.max(math.min(record - max, first), 1), first .. "-0",
+  local least = math.max(math.min(record - max, first), 1)
+  if not meta.drops_until and least - tonumber(meta[5] or 0) > DROPPED_MAX then -- they may be gone already
+    local oldest = call("XRANGE", OUTBOX, "-", "+", "COUNT", 1)[1]
+    meta.drops_until = oldest and oldest[1]:match("^%d+") + DROPPED_MAX
+  end
+  least = math.min(least, meta.drops_until or least)
+  call("XADD", OUTBOX, "MINID", "=", least, first .. "-0", -- `DROPPED_MAX` records
     RECORDS == 1 and "r" or "r" .. RECORDS, table.concat(records, "", from, to))
 end
 
@@ -136,7 +143,7 @@ local function forget(has_ended)
     put_past(kept) -- twice in the list after a call that fails here
     write_all("HDEL", STATE, ids)
     if entries > 0 then
-      call("LTRIM", PAST, entries, -1)
+      call("LTRIM", PAST, entries, -1) -- as many as were read
     end
     if rest then
       call("LSET", PAST, 0, rest)

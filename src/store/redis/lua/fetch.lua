@@ -378,7 +378,7 @@ local function leave(taken, rest, pivot)
   end
   if taken > 0 then
     move_gap(#rest - taken)
-    call("LTRIM", READY, taken, -1)
+    call("LTRIM", READY, taken, -1) -- as many as were read
   end
   local delayed, sizes, bodies = {}, {}, {}
   for _, it in ipairs(given) do
@@ -395,7 +395,7 @@ local function leave(taken, rest, pivot)
   write_all("ZADD", DELAY, delayed)
   forget_sizes(gone_parts)
   if stays == 0 and #gone > 0 then
-    call("ZREMRANGEBYRANK", DELAY, 0, #gone - 1)
+    call("ZREMRANGEBYRANK", DELAY, 0, #gone - 1) -- as many as were read
   else
     write_all("ZREM", DELAY, gone)
   end

@@ -70,7 +70,7 @@ end
 write_moved()
 forget_sizes(gone_parts)
 if seen > 0 then
-  call("ZREMRANGEBYRANK", DELAY, 0, seen - 1)
+  call("ZREMRANGEBYRANK", DELAY, 0, seen - 1) -- as many as were read
 end
 if ARGV.caller ~= "" and ready > 0 then
   call("SPUBLISH", WAKE, "!" .. ARGV.caller)

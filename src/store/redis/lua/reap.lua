@@ -2,7 +2,8 @@
 check_lease_keys()
 look_first()
 local LAST = string.rep("\255", 8) -- beyond every request
-local FREED_MAX = 1000 -- unique keys
+local HOLDERS_MAX = RUST.BATCH_MAX
+local FREED_MAX, MANY = 250, 100 -- unique keys; leases: a call that takes back so many does nothing else
 local SOME, GONE = 16, 600000000 -- nodes of which a call looks for leftovers; us that they are silent
 local emptied = {} -- nodes without leases left
 local holders = {} -- nodes with leases that last as long as their heartbeat, by their ids
@@ -33,11 +34,22 @@ local function reap_node(id, node)
   emptied[#emptied + 1] = id
 end
 
-repeat -- nodes that hold something
-  local from = #holders > 0 and "(" .. holders[#holders] .. LAST or "-"
-  local batch = call("ZRANGE", REQUESTS, from, "+", "BYLEX", "LIMIT", 0, 1)[1]
-  holders[#holders + 1] = batch and sub(batch, 1, 8)
-until not batch
+-- Where there may be more than are looked at, each minute has others: a node is silent only to who sees it
+-- again and again.
+local minute = math.floor(now / 60000000)
+local first = call("ZCARD", REQUESTS) > HOLDERS_MAX and char(math.fmod(97 * minute, 256)) or ""
+local from, to, is_around = first == "" and "-" or "[" .. first, "+", first == ""
+while #holders < HOLDERS_MAX do -- nodes that hold something
+  local batch = call("ZRANGE", REQUESTS, from, to, "BYLEX", "LIMIT", 0, 1)[1]
+  if batch then
+    holders[#holders + 1] = sub(batch, 1, 8)
+    from = "(" .. sub(batch, 1, 8) .. LAST
+  elseif is_around then
+    break
+  else
+    from, to, is_around = "-", "(" .. first, true
+  end
+end
 for _, id in ipairs(holders) do
   local node = node_of(id)
   if node and node.reaping and not is_full() then
@@ -58,10 +70,13 @@ for i = 1, #some, 2 do
     forget_leases(some[i], node)
   end
 end
-forget(false)
+if taken < MANY then
+  forget(false)
+end
 
 -- Frees unique keys that events which are done have reserved until now.
-for _, unique in ipairs(call("ZRANGE", HOLDS, "-inf", now_ms, "BYSCORE", "LIMIT", 0, FREED_MAX)) do
+local freed = taken < MANY and FREED_MAX or 0
+for _, unique in ipairs(call("ZRANGE", HOLDS, "-inf", now_ms, "BYSCORE", "LIMIT", 0, freed)) do
   local its = call("HGET", UNIQUE, unique)
   if its and #its > 16 and number_at(its, 17) <= now_ms then
     call("HDEL", UNIQUE, unique)

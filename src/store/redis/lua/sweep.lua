@@ -54,7 +54,7 @@ local function drop_stale_in_front(most)
       end
     end
   end
-  call("LTRIM", READY, stale, -1)
+  call("LTRIM", READY, stale, -1) -- `most` entries
   return stale == #entries
 end
 
@@ -68,7 +68,7 @@ local function drop_stale_at_the_end(most)
   if stale > 0 then
     surplus = surplus - stale
     keep_counts()
-    call("LTRIM", READY, 0, -stale - 1)
+    call("LTRIM", READY, 0, -stale - 1) -- `most` entries
   end
 end
 

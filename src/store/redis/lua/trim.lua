@@ -4,6 +4,7 @@ local function number_of(found)
   return found and tonumber(found[1]:match("^%d+"))
 end
 
+local DROPPED_MAX = 20000 -- records that one call drops
 local trimmed = tonumber(call("HGET", META, "trimmed") or 0)
 local seen, began = tonumber(ARGV.seen), ARGV.began
 if seen > 0 then
@@ -14,11 +15,14 @@ if seen > 0 then
     same = seen <= trimmed or seen < head
   end
   if not same then
-    return REPLY { now = now, is_same = 0 }
+    return REPLY { now = now, is_same = 0, more = 0 }
   end
 end
 local through = math.min(tonumber(ARGV.through), record - 1)
-if through > trimmed then
+local head = number_of(call("XRANGE", OUTBOX, "-", "+", "COUNT", 1)[1]) or record
+local more = through > trimmed and through - head > DROPPED_MAX
+through = more and math.max(head + DROPPED_MAX, trimmed) or through
+if more or through > trimmed then
   local oldest = through + 1
   if oldest < record then -- the entry that holds it may begin before it
     oldest = number_of(call("XREVRANGE", OUTBOX, oldest .. "-0", "-", "COUNT", 1)[1]) or oldest
@@ -27,6 +31,6 @@ if through > trimmed then
   if ARGV.kept ~= "" then -- as in ending.lua
     call("HSET", META, "kept", pack(">dd", ARGV.kept, now + 86400000000))
   end
-  call("XTRIM", OUTBOX, "MINID", "=", oldest)
+  call("XTRIM", OUTBOX, "MINID", "=", oldest) -- `DROPPED_MAX` records
 end
-return REPLY { now = now, is_same = 1 }
+return REPLY { now = now, is_same = 1, more = more and 1 or 0 }

@@ -67,6 +67,8 @@ script! {
         now: u64,
         /// False if that entry has changed: then nothing is dropped.
         is_same: bool,
+        /// Whether there are more than one call drops.
+        more: bool,
     }
 }
 
@@ -183,9 +185,15 @@ pub(in crate::store::redis) async fn trim(
         kept: terms.has_limit.then_some(terms.records_max),
     };
     let call = terms.call(arguments);
-    if TrimReply::read(&mut shared.call(link, &call).await?)?.is_same {
-        shared.outboxes.forget(bucket, through);
-        return Ok(());
+    loop {
+        let reply = TrimReply::read(&mut shared.call(link, &call).await?)?;
+        if !reply.is_same {
+            break;
+        }
+        if !reply.more {
+            shared.outboxes.forget(bucket, through);
+            return Ok(());
+        }
     }
     shared.outboxes.forget(bucket, RECORDS_END);
     Err(Error::new(
