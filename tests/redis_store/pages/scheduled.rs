@@ -1,16 +1,17 @@
 //! Events of a page that wait for their due time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use duly::event::State;
 use duly::store::RedisOptions;
-use duly::store::operation::{AttemptOutcome, Reply, StoreOp};
+use duly::store::operation::{AttemptOutcome, Fetch, Reply, StoreOp};
 use duly::testing::ManualClock;
 use duly::time::{Clock, When};
 
 use super::Paged;
-use crate::redis_store::kit::until;
+use crate::redis_store::kit::{NODE, until};
 
 #[tokio::test]
 async fn scheduled_events_of_a_page_are_moved_when_they_are_due_and_changed_one_by_one() {
@@ -106,5 +107,41 @@ async fn a_page_that_is_fetched_in_part_behind_what_has_expired_stays_whole() {
         assert_eq!(seen, [&paged.ids[..], &rest].concat());
         assert_eq!(bare.state(expired).await, State::Expired);
         assert_eq!(paged.stats().await.scheduled, 0);
+    }
+}
+
+/// A call that failed while it took a damaged page apart has left its first event in the delay set, and
+/// the page behind it: the next one takes it apart, and passes over none.
+#[tokio::test]
+async fn a_page_that_was_half_taken_apart_is_fetched_ahead_as_a_whole() {
+    const AT_ONCE: usize = 256; // members that a fetch reads together
+    let after = |seconds| When::After(Duration::from_secs(seconds));
+    for alone in [AT_ONCE - 2, AT_ONCE - 1, AT_ONCE] {
+        let paged = Paged::due(64, after(61)).await;
+        let bare = &paged.bare;
+        let before: Vec<_> = (0..alone).map(|_| bare.new_id()).collect();
+        let events = before.iter().map(|id| bare.plain(*id, after(60))).collect();
+        bare.apply(StoreOp::Push(events)).await.expect("a push");
+        let script = "for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \
+            if #member == 17 then local id = member:sub(1, 16) \
+            local body = redis.call('HGET', KEYS[2], id .. 'p') \
+            redis.call('HSET', KEYS[2], id .. 'p', body:sub(1, -2)) \
+            redis.call('ZADD', KEYS[1], redis.call('ZSCORE', KEYS[1], member), id) end end";
+        let [delay, body] = ["delay", "body"].map(|part| format!("{}{part}", paged.base));
+        paged.server.cli(&["EVAL", script, "2", &delay, &body]);
+        let fetch = Fetch {
+            node: NODE,
+            request: 1,
+            limit: 0,
+            ahead: Duration::from_secs(90),
+            ahead_limit: 1_000,
+            hold: None,
+            starts: usize::MAX,
+        };
+        let fetched = bare.typed(StoreOp::fetch(fetch)).await.expect("a fetch");
+        let ids: BTreeSet<_> = fetched.deliveries.iter().map(|it| it.id).collect();
+        let sound = before.iter().chain(&paged.ids[..63]); // the last one was cut
+        assert_eq!(ids, sound.copied().collect(), "behind {alone} others");
+        assert_eq!(fetched.deliveries.len(), ids.len());
     }
 }

@@ -284,7 +284,8 @@ local function take_ready(entries)
 end
 
 -- Leases what is due soon, in its order. Returns how many of the members it has looked at, without one
--- whose part stays: what is left of it comes next.
+-- whose part stays: what is left of it comes next. Of a part that is opened, the first event may have been
+-- among the last members: left by a call that failed.
 local function take_due(due)
   local parts, ids, ends, room, looked, members = {}, {}, {}, limit - count, 0, {}
   for i = 1, #due / 2 do
@@ -298,6 +299,10 @@ local function take_due(due)
       whole, is_open = whole_part(member, "S", room)
     end
     if room <= 0 or is_open then -- those that have left it are the next members
+      if is_open and i == 1 and gone[#gone] == sub(member, 1, 16) then
+        gone[#gone] = nil
+        return -1
+      end
       break
     end
     parts[i], ids[#ids + 1] = whole, not its and member or nil
