@@ -100,8 +100,7 @@ impl Checker {
                 attempts,
             } => {
                 let memory = self.memories.get(&id.bucket());
-                let may_return = memory.is_some_and(|memory| memory.may_return(id));
-                if self.lives.contains_key(&id) && !may_return {
+                if self.lives.contains_key(&id) && memory.is_none_or(|it| !it.may_return(id)) {
                     return broken(Promise::Ids, "an id was accepted twice");
                 }
                 let ahead_us = id.created().as_micros().saturating_sub(entry.store_us);

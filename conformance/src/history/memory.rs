@@ -6,6 +6,9 @@ use duly::EventId;
 use duly::store::DedupWindow;
 use duly::time::Timestamp;
 
+/// The longest time from a decision of a store to its answer.
+const ANSWER_MAX_US: u64 = 10_000_000;
+
 /// The tombstones of a bucket, oldest first, each with its time.
 #[derive(Debug, Default)]
 pub(super) struct Tombstones {
@@ -17,6 +20,8 @@ pub(super) struct Tombstones {
     unsure: BTreeSet<EventId>,
     /// Ids that may have been forgotten while their time was to come: no watermark says so.
     may_return: BTreeSet<EventId>,
+    /// When there were twice as many as the cap says, for the last time.
+    full_us: Option<u64>,
     /// How many may be at another place in the bucket.
     out_of_order: usize,
 }
@@ -30,6 +35,9 @@ impl Tombstones {
         window: &DedupWindow,
     ) -> Vec<EventId> {
         self.put(id, now_us);
+        if self.is_full(window) {
+            self.full_us = Some(now_us);
+        }
         let is_in_order = self.out_of_order == 0;
         let all: Vec<_> = if is_in_order {
             Vec::new()
@@ -47,7 +55,7 @@ impl Tombstones {
             self.out_of_order -= usize::from(self.is_out_of_order(id, ended_us));
             // One whose time is still to come is put behind the others, up to twice the cap.
             let is_to_come = id.created().as_millis() > now_us / 1_000;
-            if is_to_come && self.ids.len() < 2 * window.cap {
+            if is_to_come && !self.is_full(window) {
                 self.put(id, now_us);
             } else {
                 gone.push(id);
@@ -77,6 +85,10 @@ impl Tombstones {
             self.out_of_order = self.ids.len();
         }
         gone
+    }
+
+    fn is_full(&self, window: &DedupWindow) -> bool {
+        self.ids.len() >= 2 * window.cap.max(1)
     }
 
     fn put(&mut self, id: EventId, ended_us: u64) {
@@ -113,8 +125,9 @@ impl Tombstones {
     /// Returns whether it may be: a read of the bucket forgets as well, and is not in the history.
     pub(super) fn may_be_too_old(&self, id: EventId, now_us: u64, window: &DedupWindow) -> bool {
         let mut may_be_gone = self.may_be_gone(now_us, window);
-        let is_full = self.ids.len() >= 2 * window.cap;
-        (is_full && id.created().as_millis() > now_us / 1_000)
+        let full_us = if self.is_full(window) { Some(now_us) } else { self.full_us };
+        let was_to_come = |full_us| id.created().as_micros() + ANSWER_MAX_US > full_us;
+        full_us.is_some_and(was_to_come)
             || self
                 .may_be_forgotten
                 .is_some_and(|until| id.created() <= until)

@@ -126,7 +126,7 @@ impl DedupState {
 
     /// Returns whether there are twice as many as the cap says.
     fn is_full(&self) -> bool {
-        self.order.len() >= 2 * self.window.cap
+        self.order.len() >= 2 * self.window.cap.max(1)
     }
 
     /// Returns whether the oldest tombstone, of the given age, is to be dropped.

@@ -114,7 +114,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Ids.bug(
         "redis-too-old-accepted",
         "Redis: the push script takes an id that may have been forgotten for a new one",
-        &[put("lua::push", "«$some_old» and is_older", "false")],
+        &[put("lua::push", "«$some_old» and may_be_over", "false")],
         store_contract("an_id_that_may_have_been_forgotten_is_too_old"),
     ),
     Ids.bug(

@@ -41,7 +41,7 @@ impl Model {
                 return;
             }
             let is_to_come = gone.created() > self.now() && !self.is_ahead(gone.created());
-            if is_to_come && self.over.len() <= 2 * WINDOW.cap {
+            if is_to_come && self.over.len() <= 2 * WINDOW.cap.max(1) {
                 self.over.remove(0);
                 self.over.push((gone, self.now_us));
             } else {
@@ -61,7 +61,7 @@ impl Model {
 
     /// Whether the bucket may have had an unknown id.
     pub(super) fn may_be_over(&self, id: EventId) -> bool {
-        let is_full = self.over.len() >= 2 * WINDOW.cap;
+        let is_full = self.over.len() >= 2 * WINDOW.cap.max(1);
         let is_older = self.forgotten.is_some_and(|until| id.created() <= until);
         is_older || (is_full && id.created() > self.now())
     }

@@ -118,7 +118,7 @@ local function forget(has_ended)
       local made = unpack_from(">I6", id)
       -- One whose time is still to come is put behind the others, up to twice the cap: no watermark
       -- can say that it is forgotten.
-      if made > now_ms and made <= last_ms and past <= 2 * cap then
+      if made > now_ms and made <= last_ms and past <= 2 * math.max(cap, 1) then
         kept[#kept + 1] = id
       else
         ids[#ids + 1], past = id, past - 1

@@ -87,7 +87,7 @@ local function look_at_forgotten(now_is)
     forgotten = now_ms - 1
     call("HSET", META, "forgotten", forgotten)
   end
-  meta.is_full = past >= 2 * ARGV.window:match("^%d+ (%d+)")
+  meta.is_full = past >= 2 * math.max(ARGV.window:match("^%d+ (%d+)"), 1)
   some_old = tonumber(made_first) <= forgotten or (meta.is_full and tonumber(made_last) > now_ms)
 end
 look_at_forgotten(meta[4])
