@@ -15,7 +15,10 @@ pub(super) enum Act {
         ahead: bool,
         hold: bool,
     },
-    Settle,
+    /// Settles leases that last as long as the heartbeat, or ones with a deadline.
+    Settle {
+        hold: bool,
+    },
     Cancel,
     Reschedule(When),
     Update,
@@ -35,7 +38,7 @@ pub(super) enum Act {
     Heartbeat,
 }
 
-pub(super) const ACTS: [Act; 26] = [
+pub(super) const ACTS: [Act; 27] = [
     Act::Push,
     Act::Replace,
     Act::MoveDue,
@@ -74,7 +77,8 @@ pub(super) const ACTS: [Act; 26] = [
         ahead: true,
         hold: false,
     },
-    Act::Settle,
+    Act::Settle { hold: false },
+    Act::Settle { hold: true },
     Act::Cancel,
     Act::Reschedule(When::Now),
     Act::Reschedule(When::After(Duration::from_secs(9))),
@@ -91,6 +95,14 @@ pub(super) const ACTS: [Act; 26] = [
     Act::Extend,
     Act::Heartbeat,
 ];
+
+impl Act {
+    /// Its name alone.
+    pub(super) fn name(self) -> String {
+        let all = format!("{self:?}");
+        all.split([' ', '(']).next().unwrap_or(&all).to_owned()
+    }
+}
 
 /// More writes than any script has.
 pub(super) const WRITES_MAX: usize = 1_000;

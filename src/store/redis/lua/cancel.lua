@@ -17,6 +17,11 @@ if kind == "S" or kind == "R" then
   kind = truth
 elseif kind == "c" then
   kind = truth
+  if body then -- left by a call that failed
+    check_keys()
+    finish_noted(id, "c", it, it.due, body)
+  end
+  call("ZREM", DELAY, id)
 end
 keep_counts()
 return REPLY { now = now, kind = kind }

@@ -17,6 +17,10 @@ for i = ARGV.rest, #ARGV do
     note_end(id, "\11", it.due, ZERO, body, by)
     dropped[#dropped + 1] = { id = id, state = it, body = body }
   elseif it and has_ended(it.kind) then -- left by a call that failed
+    body = read_body(id)
+    if body then
+      finish_noted(id, it.kind, it, it.due, body)
+    end
     call("ZREM", DEAD, id)
   end
 end

@@ -207,26 +207,27 @@ local function note_end(id, outcome, due, moved, body, by)
 end
 
 -- Ends an event that is not leased and whose end is recorded; `it`: its state, if it has one. The caller
--- remembers it then.
+-- remembers it then, and removes its body last: one that has ended and has a body was left by a call that
+-- failed.
 local function finish(id, kind, it, due, body)
   local key, unique = keys_of(body)
   it = it or new_state(kind, due, ZERO, ZERO)
   it.kind, it.due, it.moved, it.fingerprint = kind, due, ZERO, body and sub(body, 5, 12) or ZERO
   call("HSET", STATE, id, write_state(it))
-  call("HDEL", BODY, id)
   if key then
     call("ZREM", BY_KEY, key_entry(key, id))
   end
   free_unique(id, unique)
-  if body and has_extras(body) then
-    call("ZREM", EXPIRY, id)
-  end
 end
 
 -- Ends such an event and remembers it.
 local function finish_noted(id, kind, it, due, body)
   finish(id, kind, it, due, body)
   remember({ id })
+  call("HDEL", BODY, id)
+  if body and has_extras(body) then
+    call("ZREM", EXPIRY, id)
+  end
 end
 
 -- Cancels a waiting event. The record comes first: an event that has ended without one never gets

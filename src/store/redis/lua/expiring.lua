@@ -29,6 +29,9 @@ local function end_if_expired(id)
     return false
   elseif kind == "S" or kind == "R" then
     body = read_body(id)
+  elseif has_ended(kind) and call("HSTRLEN", BODY, id) > 0 then -- left by a call that failed
+    finish_noted(id, kind, it, it.due, read_body(id))
+    call("ZREM", DELAY, id)
   end
   local due_ms = body and (kind == "R" and number_at(it.due, 1) or tonumber(call("ZSCORE", DELAY, id) or nil))
   if not due_ms or not has_extras(body) then

@@ -51,6 +51,8 @@ local function end_what_is_aside()
   end
   if #over > 0 then
     remember(over)
+    write_all("HDEL", BODY, over)
+    write_all("ZREM", EXPIRY, over)
   end
   for _, it in ipairs(late_ones) do
     local id, state, unique = it[1], it[2], it[3]
@@ -360,16 +362,24 @@ local function commit()
       node.beat = node.beat + 1
       call("ZADD", REQUESTS, 0, me .. token)
     end
+    keep_counts() -- before its request is known: what is repeated then is fetched anew
     keep_node(me, node)
-    keep_counts()
     write_all("HSET", BODY, fields)
+    local delayed, sizes = {}, {}
     for _, it in ipairs(given) do -- here, since other parts may have been opened meanwhile
       local page, part = it[1], it[2]
       if part.given == part.count then
         remove_part(page, part)
       end
       part.first, part.count, changed_pages[page.name] = part.first + part.given, part.count - part.given, page
+      if part.count > 0 and part.kind == "S" then -- what is left of it is there before its page says so
+        local due, member = number_at(part.times, 1), member_of(page, part)
+        delayed[#delayed + 1], delayed[#delayed + 2] = due, member -- behind all that is gone
+        sizes_of(sizes, member, due)
+      end
     end
+    write_all("ZADD", DELAY, delayed)
+    write_all("ZADD", SIZES, sizes) -- behind it: what is passed over takes its sizes with it
     write_all("HSET", STATE, changes, add_pages(changes, changes_len))
     drop_emptied()
   end
@@ -385,19 +395,11 @@ local function leave(taken, rest, pivot)
     move_gap(#rest - taken)
     call("LTRIM", READY, taken, -1) -- as many as were read
   end
-  local delayed, sizes, bodies = {}, {}, {}
+  local bodies = {}
   for _, it in ipairs(given) do
     local page, part = it[1], it[2]
-    if part.count == 0 then
-      bodies[#bodies + 1] = field_of(page, part)
-    elseif part.kind == "S" then
-      local due, member = number_at(part.times, 1), member_of(page, part)
-      delayed[#delayed + 1], delayed[#delayed + 2] = due, member -- behind all that is gone
-      sizes_of(sizes, member, due)
-    end
+    bodies[#bodies + 1] = part.count == 0 and field_of(page, part) or nil
   end
-  write_all("ZADD", SIZES, sizes)
-  write_all("ZADD", DELAY, delayed)
   forget_sizes(gone_parts)
   if stays == 0 and #gone > 0 then
     call("ZREMRANGEBYRANK", DELAY, 0, #gone - 1) -- as many as were read

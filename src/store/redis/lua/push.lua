@@ -265,6 +265,12 @@ local function push(i)
     local fingerprint = known and sub(known, 5, 12) or it.fingerprint
     local same = fingerprint == sub(body, 5, 12)
     reply[#reply + 1] = { i, same and 1 or 3, due_of(id, it, page), id }
+    if same and has_extras(body) and not (it and (it.keyless or it.kind == "D" or has_ended(it.kind))) then
+      local _, unique = keys_of(body)
+      if unique and call("HEXISTS", UNIQUE, unique) == 0 then -- left by a call that failed
+        call("HSET", UNIQUE, unique, id)
+      end
+    end
   elseif some_new and (unpack_from(">I6", id)) > ahead then
     reply[#reply + 1] = { i, 5, dues[i], id }
   elseif some_old and may_be_over(id) then

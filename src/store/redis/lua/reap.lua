@@ -1,10 +1,44 @@
--- Script: takes back the leases of silent nodes and those past their own deadline.
+-- Script: takes back the leases of silent nodes and those past their own deadline. Counts that a call which
+-- failed midway has left wrong are made anew, where that is little work.
 check_lease_keys()
+local ENTRIES_MAX, IDS_MAX = 256, 1024 -- of a ready list that is counted
+
+-- Counts the events of the ready list.
+local function count_ready()
+  local entries = call("LRANGE", READY, 0, ENTRIES_MAX)
+  local ids, numbers, live, seen = {}, {}, 0, {}
+  read_pages(entries)
+  for _, entry_of in ipairs(#entries <= ENTRIES_MAX and entries or {}) do
+    local is_of_part = #entry_of == ENTRY_OF_PART
+    local _, part = nil, nil
+    if is_of_part then
+      _, part = part_of(entry_of, "R")
+    end
+    if part then
+      live = live + (seen[entry_of] and 0 or part.count)
+    else
+      for _, id in ipairs(is_of_part and ids_in(entry_of) or { sub(entry_of, 1, 16) }) do
+        ids[#ids + 1], numbers[#ids + 1] = id, sub(entry_of, is_of_part and 18 or 17)
+      end
+    end
+    seen[entry_of] = true
+  end
+  if #entries > ENTRIES_MAX or #ids > IDS_MAX then
+    return
+  end
+  for i, state in ipairs(read_all("HMGET", STATE, ids)) do
+    if is_placed(state, numbers[i]) and not seen[ids[i]] then
+      live, seen[ids[i]] = live + 1, true
+    end
+  end
+  surplus = #entries - live
+end
+count_ready()
 look_first()
 local LAST = string.rep("\255", 8) -- beyond every request
 local HOLDERS_MAX = RUST.BATCH_MAX
 local FREED_MAX, MANY = 250, 100 -- unique keys; leases: a call that takes back so many does nothing else
-local SOME, GONE = 16, 600000000 -- nodes of which a call looks for leftovers; us that they are silent
+local SOME = 16 -- nodes of which a call looks for leftovers, and requests of one that is counted
 local emptied = {} -- nodes without leases left
 local holders = {} -- nodes with leases that last as long as their heartbeat, by their ids
 
@@ -22,6 +56,26 @@ local function forget_leases(id, node)
   if node and node.kept > 0 and not batches_of(id, ZERO, LAST)() then
     leased, node.kept, node.reaping = leased - node.kept, 0, false
     keep_node(id, node)
+  end
+end
+
+-- Counts the leases of a node that last as long as its heartbeat, where they are of few requests.
+local function count_kept(id, node)
+  local batches = call("ZRANGE", REQUESTS, "[" .. id .. ZERO, "[" .. id .. LAST, "BYLEX", "LIMIT", 0, SOME + 1)
+  if #batches > 0 and #batches <= SOME then
+    local kept, fields = 0, {}
+    for i, batch in ipairs(batches) do
+      fields[i] = "#" .. batch
+    end
+    for _, count in ipairs(read_all("HMGET", HELD, fields)) do
+      kept = kept + (tonumber(count or 0))
+    end
+    if kept ~= node.kept then
+      leased, node.kept = leased - node.kept + kept, kept
+      keep_node(id, node)
+    end
+  elseif #batches == 0 then
+    forget_leases(id, node)
   end
 end
 
@@ -63,12 +117,19 @@ write_taken()
 for _, id in ipairs(emptied) do
   forget_leases(id, node_of(id))
 end
-local some = call("HRANDFIELD", NODES, SOME, "WITHVALUES")
+local some, all = call("HRANDFIELD", NODES, SOME, "WITHVALUES"), 0
+local has_timed = call("ZCARD", LEASE) > 0
 for i = 1, #some, 2 do
   local node = read_node(some[i + 1])
-  if node.reaping or now - node.seen > GONE then
-    forget_leases(some[i], node)
+  if node.timed > 0 and not has_timed then
+    leased, node.timed = leased - node.timed, 0
+    keep_node(some[i], node)
   end
+  count_kept(some[i], node)
+  all = all + node.kept + node.timed
+end
+if #some < 2 * SOME then -- there are no others
+  leased = all
 end
 if taken < MANY then
   forget(false)

@@ -37,6 +37,8 @@ for i = ARGV.rest, #ARGV do
       end
     end
     changes[#changes + 1], changes[#changes + 2] = id, write_state(it)
+  elseif it and it.kind ~= "D" then -- left by a call that failed
+    call("ZREM", DEAD, id)
   end
 end
 write_records()

@@ -14,6 +14,28 @@ local function extras_to_end(id)
   return unique and unique_for(body), key, unique, more_of(body)
 end
 
+local AGAIN_MAX = 4000 -- ids of batches that are counted anew
+
+-- Returns how many leases of a request are counted beyond those that there are, and whether they last as long
+-- as the heartbeat.
+local function counted_beyond(request)
+  local batch = ARGV.node .. request
+  local ids, leases = ids_of_batch(call("HGET", HELD, batch) or ""), 0
+  for _, state in ipairs(read_all("HMGET", STATE, ids)) do
+    leases = leases + (is_under(state, batch) and 1 or 0)
+  end
+  local counted = tonumber(call("HGET", HELD, "#" .. batch) or 0)
+  return math.max(counted - leases, 0), call("ZSCORE", REQUESTS, batch), #ids
+end
+
+-- Keys of a wrong type fail the call here, before it writes.
+local function check_settled(keyed, uniques, deadlines)
+  call("LLEN", PAST)
+  local _ = #keyed > 0 and call("ZCARD", BY_KEY)
+  _ = #uniques > 0 and call("HLEN", UNIQUE) + call("ZCARD", HOLDS)
+  _ = #deadlines > 0 and call("ZCARD", LEASE)
+end
+
 -- Each call:
 local me = ARGV.node
 local runs, at, count, ids = {}, ARGV.rest, 0, {}
@@ -49,6 +71,7 @@ local uniques = {} -- unique keys of events that have ended, or died
 local ended, timed, deadlines = {}, {}, {}
 local keyed = {} -- index entries of events that have ended
 local verdicts = {}
+local again_of, is_again = {}, false -- requests of which settlements are repeated
 
 local function put(id, state)
   changes[changes_len + 1], changes[changes_len + 2] = id, state
@@ -127,6 +150,27 @@ end
 
 local record_end = finished .. me .. "\0\0\0\0"
 
+-- Returns the verdict on what is not leased so any more: a repeat, also of one of this call, or a lost lease.
+-- What is repeated may have failed midway, and what is left of it is done now: an event that has ended loses
+-- its body last.
+local function repeated(id, state, settled, request)
+  if not is_settled(state, settled) then
+    return "0"
+  elseif not changed[id] then
+    local kind = sub(state, 1, 1)
+    local is_over = has_ended(kind)
+    if (is_over or kind == "D") and call("HSTRLEN", BODY, id) > 0 then
+      local period, key, unique = extras_to_end(id)
+      over[#over + 1] = is_over and id or nil
+      keyed[#keyed + 1] = is_over and key and key_entry(key, id) or nil
+      uniques[#uniques + 1] = unique and { id, unique, (kind == "d" or kind == "x") and period } or nil
+    end
+    deadlines[#deadlines + 1] = kind ~= "L" and id or nil
+    again_of[request], is_again = true, true
+  end
+  return "1"
+end
+
 -- Settles a run of acks, which is what nearly all settlements are.
 local function settle_acks(run)
   local token, settled = me .. run.request, me .. run.request .. "a"
@@ -137,8 +181,8 @@ local function settle_acks(run)
     end
     local id, state = ids[run.first + i], states[run.first + i]
     local times = sub(run.said, 32 * i - 15, 32 * i)
-    if not is_under(state, token) then -- a repeat, or a lost lease
-      verdicts[#verdicts + 1] = is_settled(state, settled) and "1" or "0"
+    if not is_under(state, token) then
+      verdicts[#verdicts + 1] = repeated(id, state, settled, run.request)
     else
       verdicts[#verdicts + 1] = "1"
       if is_plain_lease(state) then
@@ -168,7 +212,7 @@ local function settle_one(run)
   local verdict, request = byte(said), sub(said, 2, 9)
   local settled = me .. request .. char(verdict)
   if not (it and it.kind == "L" and it.token == me .. request) then
-    verdicts[#verdicts + 1] = it and it.settled == settled and "1" or "0"
+    verdicts[#verdicts + 1] = repeated(id, state, settled, request)
     return
   end
   end_lease(it, request, id)
@@ -188,17 +232,26 @@ for _, run in ipairs(runs) do
   end
 end
 
+local counted = 0
+for request in pairs(again_of) do
+  if counted < AGAIN_MAX then
+    local beyond, is_kept, looked = counted_beyond(request)
+    local of = is_kept and ended or timed
+    of[request], counted = beyond > 0 and (of[request] or 0) + beyond or of[request], counted + looked
+  end
+end
+
 local node = node_of(me)
 local is_news = announce_starts(node)
 local is_back = is_any_back()
 if is_back then
   look_first()
 end
-if changes_len > 0 then
+if changes_len > 0 or is_again then
+  check_settled(keyed, uniques, deadlines)
   write_records()
   put_back()
   write_all("HSET", STATE, changes, changes_len)
-  write_all("HDEL", BODY, over)
   write_all("ZREM", BY_KEY, keyed)
   for _, it in ipairs(uniques) do
     if it[3] then
@@ -213,10 +266,11 @@ if changes_len > 0 then
     end
     remember(over)
   end
-  write_all("ZREM", LEASE, deadlines)
+  write_all("HDEL", BODY, over)
   if node then
     end_leases(me, node, ended, timed)
   end
+  write_all("ZREM", LEASE, deadlines)
 elseif is_news then
   keep_node(me, node)
 end

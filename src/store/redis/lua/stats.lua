@@ -50,5 +50,5 @@ if due > 0 and (oldest or ready == 0) then -- else what is ready may be older, a
 end
 local later = scheduled(math.huge) - due
 keep_counts()
-return REPLY { now = now, scheduled = later, ready = ready + due, leased = leased, dead = call("ZCARD", DEAD),
+return REPLY { now = now, scheduled = later, ready = ready + due, leased = math.max(leased, 0), dead = call("ZCARD", DEAD),
   oldest_ready = oldest }
