@@ -125,7 +125,11 @@ impl Tombstones {
     /// Returns whether it may be: a read of the bucket forgets as well, and is not in the history.
     pub(super) fn may_be_too_old(&self, id: EventId, now_us: u64, window: &DedupWindow) -> bool {
         let mut may_be_gone = self.may_be_gone(now_us, window);
-        let full_us = if self.is_full(window) { Some(now_us) } else { self.full_us };
+        let full_us = if self.is_full(window) {
+            Some(now_us)
+        } else {
+            self.full_us
+        };
         let was_to_come = |full_us| id.created().as_micros() + ANSWER_MAX_US > full_us;
         full_us.is_some_and(was_to_come)
             || self
