@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::auth::{Grant, LastingGrant, Refusal, Tokens};
+use crate::shares::Owner;
 
 /// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,7 +111,7 @@ struct Line {
 }
 
 /// A kind of work, the name of what has the places, and of an owner's share of them.
-type Key = (Work, String, Option<Arc<str>>);
+type Key = (Work, String, Option<Owner>);
 
 /// What is admitted.
 #[derive(Debug, Default)]
@@ -134,12 +135,12 @@ pub(crate) struct Turn {
 
 impl Admission {
     /// Takes a place for work of an owner at a name, such as that of a namespace.
-    pub(crate) fn place(&self, work: Work, name: &str, owner: &Arc<str>) -> Result<Place, Crowded> {
+    pub(crate) fn place(&self, work: Work, name: &str, owner: &Owner) -> Result<Place, Crowded> {
         let Bounds { turns, places, .. } = work.bounds();
         let half = |many: usize| many.div_ceil(2);
         let mut lines = self.0.lock();
         lines.retain(|_, line| Arc::strong_count(line) > 1);
-        let mut enter = |owner: Option<&Arc<str>>, turns, places, crowd| {
+        let mut enter = |owner: Option<&Owner>, turns, places, crowd| {
             let key = (work, name.to_owned(), owner.cloned());
             let line = lines.entry(key).or_insert_with(|| {
                 let turns = Arc::new(Semaphore::new(turns));
@@ -241,7 +242,7 @@ mod tests {
     use super::*;
 
     fn take(admission: &Admission, work: Work, name: &str, owner: &str) -> Result<Place, Crowded> {
-        admission.place(work, name, &Arc::from(owner))
+        admission.place(work, name, &Owner::new("pool", name, owner))
     }
 
     const ALL: [Work; 4] = [Work::Read, Work::Change, Work::Forecast, Work::Setting];

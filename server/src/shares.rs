@@ -1,8 +1,9 @@
-//! Room that tokens share: so much in all, and so much for each of them.
+//! Room that tokens share: so much in all, so much for those of a namespace, and so much for each.
 //!
 //! When there is none left, the newest gets some all the same and the idlest goes: of its own token if
-//! that has too much, of the token that has most otherwise. So a token that does its worst ends its
-//! own requests first, and never keeps another's from beginning.
+//! that has too much, else of the token that has most in its namespace, or in the one that has most.
+//! So who does the worst ends its own requests first, with however many tokens, and never keeps another
+//! namespace's from beginning.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +16,21 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Returns the name by which a token of a pool has its shares.
-pub(crate) fn owner(pool: &str, token: &str) -> Arc<str> {
-    Arc::from(format!("{pool}:{token}"))
+/// Whose share it is: a token of a namespace of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Owner {
+    /// The pool and the namespace.
+    place: Arc<str>,
+    token: Arc<str>,
+}
+
+impl Owner {
+    pub(crate) fn new(pool: &str, namespace: &str, token: &str) -> Self {
+        Self {
+            place: Arc::from(format!("{pool}/{namespace}")),
+            token: Arc::from(token),
+        }
+    }
 }
 
 /// Bounds of a kind of room, in whatever unit it is counted.
@@ -25,6 +38,9 @@ pub(crate) fn owner(pool: &str, token: &str) -> Arc<str> {
 pub(crate) struct Bounds {
     /// The most of all tokens.
     pub(crate) of_all: usize,
+    /// The most of the tokens of a namespace. Of what is waited for it is less than half of all, so
+    /// that two of them leave some.
+    pub(crate) of_namespace: usize,
     /// The most of one token.
     pub(crate) of_each: usize,
     /// How long a share must be idle before it goes. What is busy for so long is waited for.
@@ -36,7 +52,9 @@ pub(crate) struct Bounds {
 pub(crate) enum Evicted {
     /// Its token had too many.
     OfToken,
-    /// All tokens together had too many, and its token most of them.
+    /// The tokens of its namespace had too many, and its token most of them.
+    OfNamespace,
+    /// All tokens together had too many, and those of its namespace most of them.
     OfAll,
 }
 
@@ -54,12 +72,19 @@ struct Table {
     used: usize,
     /// The next number; of two shares the one with the smaller is idle for longer.
     next: u64,
-    owners: HashMap<Arc<str>, Owner>,
+    places: HashMap<Arc<str>, OfNamespace>,
+}
+
+/// The shares of a namespace, by token.
+#[derive(Debug, Default)]
+struct OfNamespace {
+    used: usize,
+    tokens: HashMap<Arc<str>, OfToken>,
 }
 
 /// The shares of a token, the idlest first.
 #[derive(Debug, Default)]
-struct Owner {
+struct OfToken {
     used: usize,
     shares: BTreeMap<u64, Entry>,
 }
@@ -82,7 +107,7 @@ struct End {
 #[derive(Debug)]
 pub(crate) struct Share {
     shares: Arc<Shares>,
-    owner: Arc<str>,
+    owner: Owner,
     number: AtomicU64,
     end: Arc<End>,
     /// Cancelled when this is dropped.
@@ -99,7 +124,7 @@ impl Shares {
     }
 
     /// Takes some of the room for a token. It waits only for shares that are not idle.
-    pub(crate) async fn take(self: &Arc<Self>, owner: &Arc<str>, room: usize) -> Share {
+    pub(crate) async fn take(self: &Arc<Self>, owner: &Owner, room: usize) -> Share {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
@@ -115,9 +140,15 @@ impl Shares {
     }
 
     /// Takes some of the room; else returns when a share will be idle for long enough to go.
-    fn try_take(self: &Arc<Self>, owner: &Arc<str>, room: usize) -> Result<Share, Instant> {
+    fn try_take(self: &Arc<Self>, owner: &Owner, room: usize) -> Result<Share, Instant> {
+        let Bounds {
+            of_all,
+            of_namespace,
+            of_each,
+            ..
+        } = self.bounds;
         // One that needs more than there is takes all of it.
-        let room = room.min(self.bounds.of_each).min(self.bounds.of_all);
+        let room = room.min(of_each).min(of_namespace).min(of_all);
         let mut table = self.lock();
         self.make_room(&mut table, owner, room)?;
         let end = Arc::<End>::default();
@@ -131,43 +162,44 @@ impl Shares {
         );
         Ok(Share {
             shares: Arc::clone(self),
-            owner: Arc::clone(owner),
+            owner: owner.clone(),
             number: AtomicU64::new(number),
             end,
             done: CancellationToken::new(),
         })
     }
 
-    fn make_room(&self, table: &mut Table, owner: &Arc<str>, room: usize) -> Result<(), Instant> {
-        while table.used_by(owner).saturating_add(room) > self.bounds.of_each {
-            if !self.evict(table, owner, Evicted::OfToken)? {
-                break;
-            }
-        }
-        while table.used.saturating_add(room) > self.bounds.of_all {
-            let largest = table.owners.iter().max_by_key(|(_, owner)| owner.used);
-            let Some(largest) = largest.map(|(name, _)| Arc::clone(name)) else {
-                break;
+    fn make_room(&self, table: &mut Table, owner: &Owner, room: usize) -> Result<(), Instant> {
+        let is_over = |used: usize, most| used.saturating_add(room) > most;
+        loop {
+            let (of_namespace, of_token) = table.used_by(owner);
+            let (gone, why) = if is_over(of_token, self.bounds.of_each) {
+                (Some(owner.clone()), Evicted::OfToken)
+            } else if is_over(of_namespace, self.bounds.of_namespace) {
+                (table.largest_of(&owner.place), Evicted::OfNamespace)
+            } else if is_over(table.used, self.bounds.of_all) {
+                (table.largest(), Evicted::OfAll)
+            } else {
+                return Ok(());
             };
-            if !self.evict(table, &largest, Evicted::OfAll)? {
-                break;
+            let is_gone = gone.map(|gone| self.evict(table, &gone, why)).transpose()?;
+            if is_gone != Some(true) {
+                return Ok(()); // one that grows is alone
             }
         }
-        Ok(())
     }
 
     /// Ends the idlest share of a token; returns false if there is none, and an error if it is to be
     /// waited for.
-    fn evict(&self, table: &mut Table, owner: &Arc<str>, why: Evicted) -> Result<bool, Instant> {
-        let shares = table.owners.get(owner);
-        let Some((number, entry)) = shares.and_then(|it| it.shares.first_key_value()) else {
+    fn evict(&self, table: &mut Table, owner: &Owner, why: Evicted) -> Result<bool, Instant> {
+        let Some((number, used_at)) = table.idlest_of(owner) else {
             return Ok(false);
         };
-        let idle_at = entry.used_at + self.bounds.idle_min;
+        let idle_at = used_at + self.bounds.idle_min;
         if Instant::now() < idle_at {
             return Err(idle_at);
         }
-        if let Some(entry) = table.remove(owner, *number) {
+        if let Some(entry) = table.remove(owner, number) {
             entry.end.why.set(why).ok();
             entry.end.cancelled.cancel();
         }
@@ -180,27 +212,60 @@ impl Shares {
 }
 
 impl Table {
-    fn used_by(&self, owner: &Arc<str>) -> usize {
-        self.owners.get(owner).map_or(0, |owner| owner.used)
+    /// Returns what the tokens of a namespace have, and what one of them has.
+    fn used_by(&self, owner: &Owner) -> (usize, usize) {
+        let of_namespace = self.places.get(&owner.place);
+        let of_token = of_namespace.and_then(|it| it.tokens.get(&owner.token));
+        let used = of_namespace.map_or(0, |it| it.used);
+        (used, of_token.map_or(0, |it| it.used))
     }
 
-    fn add(&mut self, owner: &Arc<str>, entry: Entry) -> u64 {
+    /// Returns who has most in the namespace that has most.
+    fn largest(&self) -> Option<Owner> {
+        let (place, _) = self.places.iter().max_by_key(|(_, it)| it.used)?;
+        self.largest_of(place)
+    }
+
+    /// Returns who has most in a namespace.
+    fn largest_of(&self, place: &Arc<str>) -> Option<Owner> {
+        let tokens = &self.places.get(place)?.tokens;
+        let (token, _) = tokens.iter().max_by_key(|(_, it)| it.used)?;
+        let (place, token) = (Arc::clone(place), Arc::clone(token));
+        Some(Owner { place, token })
+    }
+
+    /// Returns the number of a token's idlest share, and since when it is idle.
+    fn idlest_of(&self, owner: &Owner) -> Option<(u64, Instant)> {
+        let token = self.places.get(&owner.place)?.tokens.get(&owner.token)?;
+        let (number, entry) = token.shares.first_key_value()?;
+        Some((*number, entry.used_at))
+    }
+
+    fn add(&mut self, owner: &Owner, entry: Entry) -> u64 {
         let number = self.next;
         self.next += 1;
         self.used += entry.room;
-        let owner = self.owners.entry(Arc::clone(owner)).or_default();
-        owner.used += entry.room;
-        owner.shares.insert(number, entry);
+        let of_namespace = self.places.entry(Arc::clone(&owner.place)).or_default();
+        of_namespace.used += entry.room;
+        let tokens = &mut of_namespace.tokens;
+        let of_token = tokens.entry(Arc::clone(&owner.token)).or_default();
+        of_token.used += entry.room;
+        of_token.shares.insert(number, entry);
         number
     }
 
-    fn remove(&mut self, name: &Arc<str>, number: u64) -> Option<Entry> {
-        let owner = self.owners.get_mut(name)?;
-        let entry = owner.shares.remove(&number)?;
-        owner.used -= entry.room;
+    fn remove(&mut self, owner: &Owner, number: u64) -> Option<Entry> {
+        let of_namespace = self.places.get_mut(&owner.place)?;
+        let of_token = of_namespace.tokens.get_mut(&owner.token)?;
+        let entry = of_token.shares.remove(&number)?;
+        of_token.used -= entry.room;
+        of_namespace.used -= entry.room;
         self.used -= entry.room;
-        if owner.shares.is_empty() {
-            self.owners.remove(name);
+        if of_token.shares.is_empty() {
+            of_namespace.tokens.remove(&owner.token);
+            if of_namespace.tokens.is_empty() {
+                self.places.remove(&owner.place);
+            }
         }
         Some(entry)
     }
@@ -283,7 +348,7 @@ impl Evicted {
     /// The status for the client, which may succeed later.
     pub(crate) fn status(self) -> StatusCode {
         match self {
-            Self::OfToken => StatusCode::TOO_MANY_REQUESTS,
+            Self::OfToken | Self::OfNamespace => StatusCode::TOO_MANY_REQUESTS,
             Self::OfAll => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -292,6 +357,9 @@ impl Evicted {
     pub(crate) fn text(self, what: &str) -> String {
         match self {
             Self::OfToken => format!("the token has too many {what}; retry later, with fewer"),
+            Self::OfNamespace => {
+                format!("the tokens of the namespace have too many {what}; retry later, with fewer")
+            }
             Self::OfAll => format!("the server has too many {what}; retry later"),
         }
     }
@@ -304,13 +372,20 @@ mod tests {
     fn shares(of_all: usize, of_each: usize, idle_min: Duration) -> Arc<Shares> {
         Shares::new(Bounds {
             of_all,
+            of_namespace: of_each.max(of_all / 2 - 1),
             of_each,
             idle_min,
         })
     }
 
+    /// Returns a token, of a namespace of the same name where none is said.
+    fn owner_of(text: &str) -> Owner {
+        let (namespace, token) = text.split_once('/').unwrap_or((text, text));
+        Owner::new("pool", namespace, token)
+    }
+
     async fn take(shares: &Arc<Shares>, owner: &str, room: usize) -> Share {
-        shares.take(&Arc::from(owner), room).await
+        shares.take(&owner_of(owner), room).await
     }
 
     #[tokio::test]
@@ -331,7 +406,7 @@ mod tests {
         assert!(first.is_evicted().is_some() && third.is_evicted().is_some());
         drop((first, third, other, whole));
         let table = shares.lock();
-        assert_eq!((table.used, table.owners.len()), (0, 0));
+        assert_eq!((table.used, table.places.len()), (0, 0));
     }
 
     #[tokio::test]
@@ -343,6 +418,43 @@ mod tests {
         assert_eq!(large[0].is_evicted(), Some(Evicted::OfAll));
         let all = [&large[1], &small, &new].map(Share::is_evicted);
         assert_eq!(all, [None; 3]);
+    }
+
+    /// However many tokens a namespace has, it goes before one that has less.
+    #[tokio::test]
+    async fn the_tokens_of_a_namespace_add_up() {
+        let shares = shares(20, 4, Duration::ZERO);
+        let mut all = Vec::new();
+        for token in 0..9 {
+            all.push(take(&shares, &format!("worst/{token}"), 1).await);
+        }
+        let other = take(&shares, "other/0", 3).await;
+        // It is over what a namespace has, and that of its token with most goes.
+        all.push(take(&shares, "worst/0", 1).await);
+        assert_eq!(all[0].is_evicted(), Some(Evicted::OfNamespace));
+        let third = take(&shares, "third/0", 4).await;
+        let fourth = take(&shares, "third/1", 4).await;
+        // No token has more than the other one, but the namespace has.
+        let evicted = all.iter().filter_map(Share::is_evicted);
+        assert!(evicted.eq([Evicted::OfNamespace]), "there was room");
+        let last = take(&shares, "fourth/0", 1).await;
+        let evicted: Vec<_> = all.iter().filter_map(Share::is_evicted).collect();
+        assert_eq!(evicted.len(), 2, "{evicted:?}");
+        assert!(evicted.contains(&Evicted::OfAll));
+        let left = [&other, &third, &fourth, &last].map(Share::is_evicted);
+        assert_eq!(left, [None; 4]);
+    }
+
+    /// What all tokens of a namespace keep busy is no more than leaves room for another namespace.
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_namespace_is_waited_for_by_itself_alone() {
+        let shares = shares(10, 4, Duration::from_secs(1));
+        let _busy = take(&shares, "worst/0", 4).await;
+        let second = shares.try_take(&owner_of("worst/1"), 4);
+        assert!(second.is_err(), "its namespace has too much");
+        let begun = Instant::now();
+        let _other = take(&shares, "other/0", 4).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test]

@@ -30,6 +30,7 @@ const KNOWN_MAX: usize = 100_000;
 /// The bytes of lines that have arrived and are not pushed, of clients that push lines.
 const LINE_PUSHES: Bounds = Bounds {
     of_all: 256 << 20,
+    of_namespace: 128 << 20,
     of_each: 64 << 20,
     idle_min: Duration::ZERO,
 };
@@ -37,6 +38,7 @@ const LINE_PUSHES: Bounds = Bounds {
 /// The bytes of large responses and messages that their clients have not read.
 const RESPONSES: Bounds = Bounds {
     of_all: 512 << 20,
+    of_namespace: 256 << 20,
     of_each: 128 << 20,
     idle_min: Duration::ZERO,
 };

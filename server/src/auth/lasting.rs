@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::watched::{CHECKED_EVERY, TokenText, Watched};
 use super::{Grant, Refusal, Scope, Tokens};
-use crate::shares;
+use crate::shares::Owner;
 
 /// The right of a request that lasts: a body on its way, a parked poll, a stream, many steps. It is
 /// checked again at the end of a body and whenever an event is handed out or taken in, as the token may
@@ -19,7 +19,7 @@ pub(crate) struct LastingGrant {
     /// The scopes of which the token needs one, for each of the queues.
     scopes: &'static [Scope],
     queues: Vec<String>,
-    owner: Arc<str>,
+    owner: Owner,
 }
 
 impl LastingGrant {
@@ -29,7 +29,7 @@ impl LastingGrant {
         queues: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
         Self {
-            owner: shares::owner(pool, token),
+            owner: Owner::new(pool, namespace, token),
             text: Arc::new(TokenText {
                 pool: pool.to_owned(),
                 namespace: namespace.to_owned(),
@@ -60,7 +60,7 @@ impl LastingGrant {
     }
 
     /// Returns the name by which the token has its shares of what is bounded.
-    pub(crate) fn owner(&self) -> &Arc<str> {
+    pub(crate) fn owner(&self) -> &Owner {
         &self.owner
     }
 

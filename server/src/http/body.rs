@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::http::waits::{WaitPlace, Waits};
-use crate::shares::{Bounds, Evicted, Share, Shares};
+use crate::shares::{Bounds, Evicted, Owner, Share, Shares};
 
 /// How much of a body that is too large is read and thrown away, so that a client that sends first
 /// and reads then learns why it is refused.
@@ -20,15 +20,18 @@ const DISCARDED_MAX: usize = 16 << 20;
 
 /// A body up to this size, in bytes, needs no room among the large ones.
 const SMALL_BYTES: usize = 64 << 10;
-/// Bodies of which a part has arrived, each counted as a small one: 4,096 in all, 1,024 of a token.
+/// Bodies of which a part has arrived, each counted as a small one: 4,096 in all, 2,048 of a namespace,
+/// 1,024 of a token.
 const BEGUN: Bounds = Bounds {
     of_all: 256 << 20,
+    of_namespace: 128 << 20,
     of_each: 64 << 20,
     idle_min: Duration::ZERO,
 };
 /// Larger bodies, in bytes, until they are decoded: as much of a token as the largest bulk.
 const LARGE: Bounds = Bounds {
     of_all: 256 << 20,
+    of_namespace: 112 << 20,
     of_each: 80 << 20,
     // A client that sends goes on, and others wait for it.
     idle_min: Duration::from_secs(1),
@@ -84,7 +87,7 @@ impl Bodies {
     /// [`BYTES_PER_S_MIN`] once it has it.
     pub(crate) async fn read(
         &self,
-        owner: &Arc<str>,
+        owner: &Owner,
         body: Body,
         bytes_max: usize,
     ) -> Result<(Bytes, Option<Share>), BodyError> {
@@ -102,7 +105,7 @@ impl Bodies {
 
     async fn collect(
         &self,
-        owner: &Arc<str>,
+        owner: &Owner,
         mut body: Body,
         bytes_max: usize,
     ) -> Result<(Bytes, Option<Share>), BodyError> {

@@ -7,11 +7,12 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::peer;
-use crate::shares::{Bounds, Evicted, Share, Shares};
+use crate::shares::{Bounds, Evicted, Owner, Share, Shares};
 
 /// The names that polls wait for; a bus has room for some more queues than these.
 const NAMES: Bounds = Bounds {
     of_all: 40_000,
+    of_namespace: 30_000,
     of_each: 20_000,
     idle_min: Duration::ZERO,
 };
@@ -36,10 +37,12 @@ pub(crate) struct WaitPlace {
 }
 
 impl Waits {
-    /// Of so many connections a token has three quarters at most, and all tokens leave an eighth.
+    /// Of so many connections the tokens of a namespace have three quarters at most, and all tokens leave
+    /// an eighth.
     pub(crate) fn new(connections: usize) -> Self {
         let requests = Bounds {
             of_all: connections - connections / 8,
+            of_namespace: connections - connections / 4,
             of_each: connections - connections / 4,
             idle_min: Duration::ZERO,
         };
@@ -50,7 +53,7 @@ impl Waits {
     }
 
     /// Takes a place for a request that waits for `names` names.
-    pub(crate) async fn take(&self, owner: &Arc<str>, names: usize) -> WaitPlace {
+    pub(crate) async fn take(&self, owner: &Owner, names: usize) -> WaitPlace {
         WaitPlace {
             request: self.requests.take(owner, 1).await,
             names: match names {

@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::auth::{LastingGrant, LimitedCall, Refusal, Tokens};
 use crate::http::reply;
-use crate::shares::Share;
+use crate::shares::{Owner, Share};
 use crate::state::App;
 
 /// The size of a part of a response, in bytes; what is larger takes room until it is read.
@@ -103,7 +103,7 @@ impl Drop for Undelivered {
 /// the last part. A large one takes room of its token.
 pub(crate) async fn response(
     app: &App,
-    owner: &Arc<str>,
+    owner: &Owner,
     text: String,
     jobs: Deliverable,
 ) -> Response {
@@ -130,7 +130,7 @@ struct Unread {
 
 impl HeldBody {
     /// Takes room for a large one, until the client has read it or others need the room.
-    async fn new(app: &App, owner: &Arc<str>, bytes: Bytes, jobs: Deliverable) -> Self {
+    async fn new(app: &App, owner: &Owner, bytes: Bytes, jobs: Deliverable) -> Self {
         let len = bytes.len();
         let is_cut = false;
         let unread = Arc::new(Mutex::new(Unread {

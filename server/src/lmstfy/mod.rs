@@ -83,7 +83,7 @@ impl ApiError {
     /// The request had to go, as there were too many of its kind.
     fn evicted(why: Evicted, what: &str) -> Self {
         match why {
-            Evicted::OfToken => Self::Message(why.status(), why.text(what)),
+            Evicted::OfToken | Evicted::OfNamespace => Self::Message(why.status(), why.text(what)),
             Evicted::OfAll => Self::Refused(why.status(), why.text(what)),
         }
     }

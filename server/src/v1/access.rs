@@ -17,7 +17,7 @@ use crate::bus::Pool;
 use crate::http::{reply, whole};
 use crate::lmstfy::delivered::{self, Deliverable};
 use crate::lmstfy::names::{NAME_BYTES_MAX, check_namespace, is_name, split};
-use crate::shares;
+use crate::shares::Owner;
 use crate::state::App;
 
 /// Checks names and token; returns the pool.
@@ -253,11 +253,14 @@ fn token(headers: &HeaderMap) -> Option<&str> {
 pub(super) async fn large(
     app: &App,
     headers: &HeaderMap,
-    pool: &Pool,
+    (pool, namespace): (&Pool, &str),
     value: &impl Serialize,
 ) -> Result<Response> {
     let (_, token) = split(token(headers).unwrap_or_default());
-    let (owner, none) = (shares::owner(pool.name(), token), Deliverable::default());
+    let (owner, none) = (
+        Owner::new(pool.name(), namespace, token),
+        Deliverable::default(),
+    );
     let text = reply::json_text(value)?;
     Ok(delivered::response(app, &owner, text, none).await)
 }

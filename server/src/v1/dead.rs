@@ -143,7 +143,7 @@ pub(super) async fn list(
             None => cursor.id.to_string(),
         }),
     };
-    access::large(&app, &headers, pool, &page).await
+    access::large(&app, &headers, (pool, &namespace), &page).await
 }
 
 /// Dead letters by their ids.

@@ -184,5 +184,5 @@ pub(super) async fn list(
         partial: list.is_partial,
         next: list.next.map(|next| next.to_string()),
     };
-    access::large(&app, &headers, pool, &page).await
+    access::large(&app, &headers, (pool, &namespace), &page).await
 }

@@ -137,7 +137,13 @@ pub(super) async fn get(
     let found = pool.get_event(&handle, path.id()?).await?;
     let found =
         found.ok_or_else(|| Problem::not_found(format!("no event {} waits or runs", path.id)))?;
-    access::large(&app, &headers, pool, &EventView::from(found)).await
+    access::large(
+        &app,
+        &headers,
+        (pool, &path.namespace),
+        &EventView::from(found),
+    )
+    .await
 }
 
 /// Whose change it is.

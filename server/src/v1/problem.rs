@@ -66,7 +66,7 @@ impl Problem {
     pub(super) fn evicted(why: Evicted, what: &str) -> Self {
         let status = why.status();
         let kind = match why {
-            Evicted::OfToken => "throttled",
+            Evicted::OfToken | Evicted::OfNamespace => "throttled",
             Evicted::OfAll => "unavailable",
         };
         Self::new(status, kind, why.text(what))

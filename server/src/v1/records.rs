@@ -270,7 +270,7 @@ pub(super) async fn list(
         next: page.next.map(|next| next.to_string()),
         end: page.end.map(|end| end.to_string()),
     };
-    access::large(&app, &headers, pool, &page).await
+    access::large(&app, &headers, (pool, &namespace), &page).await
 }
 
 #[cfg(test)]

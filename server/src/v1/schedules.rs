@@ -144,7 +144,8 @@ pub(super) async fn list(
     let next = page.next.as_deref();
     let next = next.and_then(|next| next.strip_prefix(&namespace)?.strip_prefix('.'));
     let next = next.map(str::to_owned);
-    access::large(&app, &headers, pool, &SchedulePage { items, next }).await
+    let page = SchedulePage { items, next };
+    access::large(&app, &headers, (pool, &namespace), &page).await
 }
 
 /// Returns a schedule: its options, its next instants, and why

@@ -6,7 +6,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::{connect, ended, others_are_served};
-use crate::world::{Place, World};
+use crate::world::{Place, World, reply};
 
 const TARGETS: [(&str, &str); 3] = [
     ("PUT", "/api/ns/q"),
@@ -151,4 +151,38 @@ async fn large_bodies_that_drip_keep_no_place_from_others() {
         let ended = tokio::time::timeout(Duration::from_secs(120), dripping.join_all()).await;
         assert!(ended.is_ok(), "each of them is refused");
     }
+}
+
+/// Their bodies arrive fast enough, and none of them is ever idle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_bodies_of_many_tokens_keep_no_other_namespace_from_sending_one() {
+    let world = World::start_with(Place::Embedded, "[limits]\nbody_timeout_s = 3600").await;
+    let mut dripping = tokio::task::JoinSet::new();
+    let (part, patience) = (vec![b'1'; 100 << 10], Duration::from_secs(20));
+    // As many as there is room for, but for less than half a MiB.
+    for _ in 0..4 {
+        let token = world.new_token("ns", "").await;
+        let mut stream = connect(&world).await;
+        let head = format!(
+            "PUT /api/ns/q/bulk HTTP/1.1\r\nHost: x\r\nX-Token: {token}\r\n\
+             Content-Length: 67000000\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&part).await.unwrap();
+        dripping.spawn(async move {
+            let mut pace = tokio::time::interval(Duration::from_millis(200));
+            while stream.write_all(&[b'1'; 12 << 10]).await.is_ok() {
+                pace.tick().await;
+            }
+        });
+    }
+    let other = world.new_token("other", "").await;
+    let large = format!("[\"{}\"]", "1".repeat(600 << 10));
+    for _ in 0..3 {
+        let put = world.client.put(world.api_url("/api/other/q/bulk"));
+        let put = put.header("X-Token", &other).body(large.clone());
+        let served = tokio::time::timeout(patience, reply(put)).await;
+        served.expect("there is room at once").is(201);
+    }
+    dripping.shutdown().await;
 }

@@ -22,8 +22,10 @@ enum Worst {
     ParksPolls,
     BeginsBodies,
     StopsInLargeBodies,
+    DripsLargeBodiesOfManyTokens,
     PushesIdleLines,
     LeavesLargeResponsesUnread,
+    AsksWithoutToken,
     StreamsAndNeverReads,
     NamesQueues,
     FillsItsDeadLetters,
@@ -32,13 +34,15 @@ enum Worst {
     CountsAndScans,
 }
 
-const ALL: [Worst; 12] = [
+const ALL: [Worst; 14] = [
     Worst::PollsManyNames,
     Worst::ParksPolls,
     Worst::BeginsBodies,
     Worst::StopsInLargeBodies,
+    Worst::DripsLargeBodiesOfManyTokens,
     Worst::PushesIdleLines,
     Worst::LeavesLargeResponsesUnread,
+    Worst::AsksWithoutToken,
     Worst::StreamsAndNeverReads,
     Worst::NamesQueues,
     Worst::FillsItsDeadLetters,
@@ -119,6 +123,21 @@ async fn begin(world: &World, token: &str, worst: Worst) -> GoingOn {
                     .await;
             }
         }
+        Worst::DripsLargeBodiesOfManyTokens => {
+            for _ in 0..5 {
+                let token = world.new_token("worst", "").await;
+                let head = "PUT /api/worst/q/bulk HTTP/1.1\r\nContent-Length: 67000000";
+                goes_on.send(world, &token, 1, head, &[b'['; 100_000]).await;
+            }
+            for mut stream in goes_on.streams.split_off(0) {
+                goes_on.tasks.spawn(async move {
+                    let mut pace = tokio::time::interval(Duration::from_millis(200));
+                    while stream.write_all(&[b'['; 8 << 10]).await.is_ok() {
+                        pace.tick().await;
+                    }
+                });
+            }
+        }
         Worst::PushesIdleLines => {
             let head = "POST /v1/worst/queues/q/events HTTP/1.1\r\nContent-Type: \
                         application/x-ndjson\r\nTransfer-Encoding: chunked";
@@ -131,6 +150,25 @@ async fn begin(world: &World, token: &str, worst: Worst) -> GoingOn {
             }
             let head = "GET /api/worst/large?count=100&ttr=0 HTTP/1.1";
             goes_on.send(world, token, 10, head, b"").await;
+        }
+        Worst::AsksWithoutToken => {
+            for (head, body) in [
+                (
+                    "PUT /api/worst/q/bulk HTTP/1.1\r\nContent-Length: 60000000",
+                    200_000,
+                ),
+                (
+                    "GET /api/worst/large/size HTTP/1.1\r\nContent-Length: 1000",
+                    1,
+                ),
+                ("GET /api/worst/large?timeout=600 HTTP/1.1", 0),
+            ] {
+                goes_on.send(world, "", 200, head, &vec![b'['; body]).await;
+            }
+            // Answers that nobody reads.
+            let ask = "GET /api/worst/large/deadletter/size HTTP/1.1\r\nHost: x\r\n\r\n";
+            let head = ask.repeat(100) + "GET /api/worst/large/size HTTP/1.1";
+            goes_on.send(world, "", 100, &head, b"").await;
         }
         Worst::StreamsAndNeverReads => {
             let head = "GET /v1/worst/queues/large/leases/stream?max_in_flight=1000&ttr_ms=0 \

@@ -47,7 +47,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-shares-without-bound",
         "a token has as much of what tokens share as there is",
-        &[always("Shares::make_room", "Evicted::OfToken")],
+        &[never("Shares::make_room", "is_over(of_token, $)")],
         server("names_that_one_polls_keep_no_other_from_polling"),
     ),
     Served.bug(

@@ -15,6 +15,7 @@ use crate::auth::{Limit, LimitChange, LimitError};
 use crate::http::reply;
 use crate::lmstfy::check::split;
 use crate::lmstfy::{ApiError, Result};
+use crate::shares::Owner;
 use crate::state::App;
 
 /// The largest body.
@@ -84,7 +85,7 @@ async fn set(
     request: Request,
     is_new: bool,
 ) -> Result<Response> {
-    let operator = Arc::from(OPERATOR);
+    let operator = Owner::new("", "", OPERATOR);
     #[allow(clippy::disallowed_methods)] // an operator, without a token
     let read = app
         .bodies

@@ -20,6 +20,7 @@ use crate::lmstfy::check::{NAME_BYTES_MAX, check_namespace, is_name, split};
 use crate::lmstfy::params::Params;
 use crate::lmstfy::{ApiError, Result};
 use crate::settings::DEFAULT_POOL;
+use crate::shares::Owner;
 use crate::state::App;
 
 /// The shortest token of a user's own choice.
@@ -65,7 +66,7 @@ async fn created(
     content: Body,
 ) -> Result<Response> {
     let query = Params::new(parts.uri.query());
-    let operator = Arc::from(OPERATOR);
+    let operator = Owner::new("", "", OPERATOR);
     #[allow(clippy::disallowed_methods)] // an operator, without a token
     let read = app.bodies.read(&operator, content, FORM_BYTES_MAX).await;
     let (bytes, _) = read.map_err(|_| ApiError::bad("failed to read body"))?;
