@@ -6,6 +6,7 @@ mod bursts;
 mod calendar;
 mod changes;
 mod clocks;
+mod confined;
 mod crowd;
 mod deaths;
 mod declared;

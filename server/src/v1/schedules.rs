@@ -11,7 +11,8 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use duly::admin::Schedule;
+use duly::ErrorKind;
+use duly::admin::{Schedule, Schedules};
 
 use super::access::{
     self, granted_call, granted_namespace, granted_namespace_json, granted_namespace_lasting,
@@ -56,6 +57,16 @@ async fn found(
     Ok(schedule)
 }
 
+/// Returns what changes the schedules of the queues for which a token has a scope: another one may come
+/// between the look at a schedule and its change.
+fn confined((pool, grant): (&Pool, &Arc<Grant>), namespace: &str, scope: Scope) -> Schedules {
+    let (grant, prefix) = (Arc::clone(grant), format!("{namespace}."));
+    pool.bus().schedules().only(move |queue| {
+        let queue = queue.as_str().strip_prefix(&prefix);
+        queue.is_some_and(|queue| is_name(queue) && grant.allows(scope, queue).is_ok())
+    })
+}
+
 fn view(namespace: &str, schedule: &Schedule) -> Option<ScheduleView> {
     let (name, queue) = within(namespace, schedule)?;
     Some(ScheduleView::new(name, queue, schedule))
@@ -81,7 +92,7 @@ impl Change {
         let name = found((pool, &grant), path, Scope::Admin.alone())
             .await?
             .name;
-        let schedules = pool.bus().schedules();
+        let schedules = confined((pool, &grant), &path.namespace, Scope::Admin);
         let (done, action) = match self {
             Self::Pause => (schedules.pause(&name).await, "schedule paused"),
             Self::Resume => (schedules.resume(&name).await, "schedule resumed"),
@@ -144,8 +155,13 @@ pub(super) async fn list(
     let next = page.next.as_deref();
     let next = next.and_then(|next| next.strip_prefix(&namespace)?.strip_prefix('.'));
     let next = next.map(str::to_owned);
-    let page = SchedulePage { items, next };
-    access::large(&app, &headers, (pool, &namespace), &page).await
+    access::large(
+        &app,
+        &headers,
+        (pool, &namespace),
+        &SchedulePage { items, next },
+    )
+    .await
 }
 
 /// Returns a schedule: its options, its next instants, and why
@@ -197,19 +213,18 @@ pub(super) async fn set(
         let text = "a token with a limit of pushes sets no schedule, whose pushes no limit counts";
         return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", text));
     }
-    let schedules = pool.bus().schedules();
+    // A schedule of another queue must not be taken over by whoever has no right to that queue.
+    let schedules = confined((pool, &grant), &path.namespace, Scope::Admin);
     let before = schedules.get(&name).await?;
-    if let Some(before) = &before {
-        // A schedule of another queue must not be taken over by whoever has no right to that queue.
-        let is_ours = within(&path.namespace, before)
-            .is_some_and(|(_, queue)| grant.allows(Scope::Admin, queue).is_ok());
-        if !is_ours {
-            let text = "the name is taken by a schedule of a queue that the token is not for";
-            return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", text));
-        }
-    }
     app.note_queue(pool.name(), &path.namespace, queue).await?;
-    schedules.set(&name, options.clone()).await?;
+    let set = schedules.set(&name, options.clone()).await;
+    set.map_err(|error| match error.kind() {
+        ErrorKind::Conflict => {
+            let text = "the name is taken by a schedule of a queue that the token is not for";
+            Problem::new(StatusCode::FORBIDDEN, "forbidden", text)
+        }
+        _ => error.into(),
+    })?;
     audit(&app, &headers, "schedule set", (pool, &path)).await;
     let schedule = schedules.get(&name).await?;
     let view = schedule.and_then(|it| view(&path.namespace, &it));
@@ -285,7 +300,10 @@ pub(super) async fn run(
     let (_, call) = call.await?;
     let taken = call.take(&app).await?;
     app.note_queue(pool.name(), &path.namespace, queue).await?;
-    let run = pool.bus().schedules().run_now(&schedule.name).await;
+    let schedules = pool.bus().schedules();
+    let of = schedule.options.queue().clone();
+    let schedules = schedules.only(move |queue| *queue == of);
+    let run = schedules.run_now(&schedule.name).await;
     let id = run.map_err(|error| path.failed(error))?.to_string();
     taken.into_iter().for_each(LimitedCall::keep);
     audit(&app, &headers, "schedule run", (pool, &path)).await;

@@ -57,6 +57,36 @@ async fn a_page_of_large_schedules_ends_after_16_mib() {
     assert_eq!(names, all);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_tokens_that_set_one_name_at_once_on_two_servers_one_has_it() {
+    let world = World::start(Place::Redis).await;
+    let other = world.another().await;
+    let a = tenant(&world, "ns", "&queues=a").await;
+    let b = Tenant(&other, world.new_token("ns", "&queues=b").await);
+    for round in 0..30 {
+        let path = format!("/v1/ns/schedules/s{round}");
+        let of = |queue: &str| json!({"queue": queue, "when": "0 2 29 2 * UTC"});
+        let (of_a, of_b) = (of("a"), of("b"));
+        let set_by_a = a.send(Method::PUT, &path, &of_a);
+        let set_by_b = b.send(Method::PUT, &path, &of_b);
+        let (by_a, by_b) = tokio::join!(set_by_a, set_by_b);
+        let statuses = [by_a.status.as_u16(), by_b.status.as_u16()];
+        let (winner, loser) = match statuses {
+            [201, 403] => ("a", &b),
+            [403, 201] => ("b", &a),
+            _ => panic!("{round}: {statuses:?}"),
+        };
+        let shown = world.get(&path).await.is(200);
+        assert_eq!(shown["queue"], winner, "{round}");
+        // What it may not see, the other one does not change.
+        for action in ["pause", "resume", "run"] {
+            let path = format!("{path}/{action}");
+            let acted = loser.send(Method::POST, &path, &Value::Null).await;
+            acted.is(404);
+        }
+    }
+}
+
 async fn put(world: &World, name: &str, body: &Value) -> crate::world::Reply {
     let path = format!("/v1/ns/schedules/{name}");
     send(world, Method::PUT, &path, body).await

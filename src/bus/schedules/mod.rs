@@ -7,6 +7,7 @@
 //! force, and [`links`] reads and changes links.
 
 mod advance;
+mod change;
 mod declaration;
 pub(in crate::bus) mod declare;
 mod event;
@@ -31,6 +32,7 @@ use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::own_queues::beside;
 use crate::bus::program_audit::{ActionLine, is_done};
+use crate::bus::schedules::change::Confined;
 use crate::bus::schedules::declaration::Declarations;
 use crate::bus::schedules::declare::{Declared, create};
 use crate::bus::schedules::event::{check_payload, event_of};
@@ -87,6 +89,7 @@ pub(in crate::bus) fn start(inner: &Arc<Inner>, declared: Declared, runs: bool) 
 pub struct Schedules {
     inner: Arc<Inner>,
     audited_by: AuditedBy,
+    confined: Confined,
 }
 
 impl fmt::Debug for Schedules {
@@ -102,6 +105,7 @@ impl Bus {
         Schedules {
             inner: Arc::clone(&self.inner),
             audited_by: self.audited_by,
+            confined: Confined::default(),
         }
     }
 }
@@ -237,7 +241,8 @@ impl Schedules {
     /// more than 2,000 dates together, for a payload larger than one that is pushed may be, and for
     /// options that were read where their time zone is not known.
     /// [`ErrorKind::Full`] for a new one if its namespace has
-    /// [as many as it may](crate::BusBuilder::schedules_max) already.
+    /// [as many as it may](crate::BusBuilder::schedules_max) already; [`ErrorKind::Conflict`] if this
+    /// handle [must not](Self::only) change the one of the name.
     pub async fn set(&self, name: &str, options: ScheduleOptions) -> Result<()> {
         check_name(name)?;
         options.check()?;
@@ -262,6 +267,7 @@ impl Schedules {
             let now = self.inner.now();
             let has_changed = AtomicBool::new(false);
             let edit = |link: &mut Link| {
+                self.confined.check_set(link)?;
                 let is_other = link.options != *options || link.removed;
                 has_changed.store(is_other, Ordering::Relaxed);
                 if is_other {
@@ -333,7 +339,7 @@ impl Schedules {
     pub async fn run_now(&self, name: &str) -> Result<EventId> {
         check_name(name)?;
         let found = Links::of(&self.inner, name)?.find(name).await?;
-        let found = found.filter(|found| !found.link.removed);
+        let found = found.filter(|found| self.confined.allows(&found.link));
         let link = found.ok_or_else(|| unknown(name))?.link;
         let now = self.inner.now();
         let queue = queue_for(&self.inner, &link, link.options.queue());
@@ -349,42 +355,6 @@ impl Schedules {
         let line = ActionLine::new(&self.inner, self.audited_by, done);
         let push = async move { queue.push_new(value, options).await };
         line.step(push, |_| true).await
-    }
-
-    /// Notes a change for the audit, if it is made, or may be.
-    fn note(&self, action: &'static str, name: &str, is_done: bool) {
-        if is_done {
-            let done = ProgramAction::new(action, target_of(name));
-            self.audited_by.note_each(&self.inner, done);
-        }
-    }
-
-    async fn change(
-        &self,
-        action: &'static str,
-        name: &str,
-        edit: impl Fn(&mut Link) -> bool + Send + Sync + 'static,
-    ) -> Result<()> {
-        check_name(name)?;
-        let (schedules, name) = (self.clone(), name.to_owned());
-        let change = async move {
-            let has_changed = AtomicBool::new(false);
-            let edit = |link: &mut Link| {
-                if link.removed {
-                    return Err(unknown(&link.name));
-                }
-                let is_other = edit(link);
-                has_changed.store(is_other, Ordering::Relaxed);
-                link.change += u64::from(is_other);
-                Ok(is_other)
-            };
-            let links = Links::of(&schedules.inner, &name)?;
-            let changed = links.change(&name, edit).await;
-            let is_done = has_changed.into_inner() && is_done(&changed, Option::is_some);
-            schedules.note(action, &name, is_done);
-            changed?.map(drop).ok_or_else(|| unknown(&name))
-        };
-        Completed::new(&self.inner.runtime, change).await
     }
 }
 

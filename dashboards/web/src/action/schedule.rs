@@ -23,7 +23,9 @@ pub(super) async fn perform(
     fields: &Fields,
 ) -> Result<(String, String)> {
     let Schedule { name, options, .. } = found(app, visit, fields).await?;
-    let schedules = app.bus.schedules();
+    // Somebody may move it to another queue meanwhile.
+    let user = visit.user.clone();
+    let schedules = app.bus.schedules().only(move |queue| user.sees(queue));
     let done = match action {
         Action::PauseSchedule => schedules
             .pause(&name)
