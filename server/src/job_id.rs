@@ -45,13 +45,17 @@ impl JobIds {
         }
     }
 
-    /// Returns a new id.
+    /// Returns a new id, in the bucket of a unique key if one is given.
     pub(crate) fn next<T: Serialize + Send + Sync + 'static>(
         &self,
         queue: &Queue<T>,
+        unique: Option<&str>,
         delay_s: u32,
     ) -> EventId {
-        let id = queue.new_id();
+        let id = match unique {
+            Some(unique) => queue.new_id_for(unique),
+            None => queue.new_id(),
+        };
         let counter = self.next.fetch_add(1, Ordering::Relaxed) & ((1 << COUNTER_BITS) - 1);
         let own = u64::from(self.start << COUNTER_BITS | counter) << 32;
         EventId::from_parts(

@@ -74,6 +74,50 @@ async fn a_client_that_hangs_up_leaves_nothing_half_done() {
     assert_eq!(stats().await, 30);
 }
 
+/// The end of the old job fails before it has changed anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_republish_that_failed_half_way_is_sent_again_and_there_is_one_new_job() {
+    let redis = servers::Redis::plain();
+    let (folder, url) = (tempfile::tempdir().unwrap(), with_prefix(&redis.url()));
+    let world = World::start_at(folder, url, "").await;
+    let shown = async |state: &str| world.get("/v1/ns/queues/q").await.is(200)[state].clone();
+    let fail = async |path: &str| {
+        redis.cli(&["ACL", "SETUSER", "default", "-llen"]);
+        let failed = world.put(path, "new").await;
+        redis.cli(&["ACL", "SETUSER", "default", "+llen"]);
+        assert!(failed.status.is_server_error(), "{failed:?}");
+    };
+    let old = world.publish("/api/ns/q?delay=3600", "old").await;
+    let path = format!("/api/ns/q/job/{old}?delay=1800");
+    for _ in 0..3 {
+        fail(&path).await;
+        assert_eq!(shown("scheduled").await, 2, "the old one, and the new one");
+    }
+    let new = world.put(&path, "new").await.is(201)["job_id"].clone();
+    assert_eq!(shown("scheduled").await, 1);
+    world.get(&format!("/api/ns/q/job/{old}")).await.is(404);
+    let new = format!("/api/ns/q/job/{}", new.as_str().unwrap());
+    world.get(&new).await.is(200);
+    // What replaces nothing is a publish, however often it is sent.
+    world.put(&path, "new").await.is(201);
+    assert_eq!(shown("scheduled").await, 2);
+
+    // A consumer may have been faster than who sends it again.
+    let old = world.publish("/api/ns/q?delay=3600", "old").await;
+    let path = format!("/api/ns/q/job/{old}?delay=1");
+    fail(&path).await;
+    let job = world.consume("/api/ns/q?timeout=20&ttr=60").await;
+    let new = format!("/api/ns/q/job/{}", job["job_id"].as_str().unwrap());
+    world.delete(&new).await.is(204);
+    let again = world.put(&path, "new").await.is(201);
+    assert_eq!(again["job_id"], job["job_id"]);
+    assert_eq!(
+        [shown("ready").await, shown("scheduled").await],
+        [json!(0), json!(2)]
+    );
+    world.get(&format!("/api/ns/q/job/{old}")).await.is(404);
+}
+
 /// Each is cut while the store lets it write nothing, more often than there are places for connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_hangs_up_in_a_bulk_leaves_it_done_and_audited() {

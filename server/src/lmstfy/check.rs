@@ -227,11 +227,6 @@ impl<'a> Call<'a> {
         Ok(delivered::response(self.app, owner, text, none).await)
     }
 
-    /// Whether the token may do everything to the queue.
-    pub(super) fn may_all(&self) -> bool {
-        Scope::ALL.into_iter().all(|scope| self.may(scope).is_ok())
-    }
-
     /// Checks a scope that the state of a job asks for.
     pub(super) fn may(&self, scope: Scope) -> Result<()> {
         match &self.grant {

@@ -11,7 +11,7 @@ use super::check::Call;
 use super::job::{self, JobView};
 use super::{ApiError, Result, dead};
 use crate::admission::Work;
-use crate::auth::{Action, Scope};
+use crate::auth::Scope;
 use crate::bus::{Body, JobEnd};
 use crate::http::reply;
 use crate::job_id;
@@ -52,24 +52,53 @@ fn scope_of(state: State) -> Option<Scope> {
     }
 }
 
-/// Checks that the token may end a job that is there; returns false if none is, as far as was looked.
-pub(super) async fn may_replace(call: &Call<'_>, id: &str) -> Result<bool> {
-    if call.may_all() && !call.limits(Action::Produce) {
-        return Ok(true);
-    }
-    let Some(id) = job_id::parse(id) else {
-        return Ok(false);
-    };
-    let (queue, now) = (call.queue()?, dead::respawned(call, id).await?);
-    let mut is_there = false;
-    for id in [id].into_iter().chain(now) {
-        let found = queue.get(id).await?.map(|found| found.state);
-        if let Some(scope) = found.and_then(scope_of) {
-            call.may(scope)?;
-            is_there = true;
+/// The events that an id of a job means: its own, and those that a respawn has put in its place.
+#[derive(Debug)]
+pub(super) struct Replaced {
+    events: Vec<EventId>,
+    /// Whether one of them is there.
+    pub(super) is_there: bool,
+}
+
+impl Replaced {
+    /// Looks for a job that the token may end, before there is another one in its place.
+    pub(super) async fn find(call: &Call<'_>, id: &str) -> Result<Self> {
+        let mut events = Vec::new();
+        if let Some(id) = job_id::parse(id) {
+            events.push(id);
+            events.extend(dead::respawned(call, id).await?);
         }
+        let queue = call.queue()?;
+        let mut is_there = false;
+        for id in &events {
+            let found = queue.get(*id).await?.map(|found| found.state);
+            if let Some(scope) = found.and_then(scope_of) {
+                call.may(scope)?;
+                is_there = true;
+            }
+        }
+        Ok(Self { events, is_there })
     }
-    Ok(is_there)
+
+    /// Ends them, in whatever state they are, if the token may do so in that state.
+    pub(super) async fn end(&self, call: &Call<'_>) -> Result<()> {
+        let (queue, mut was_leased) = (call.queue()?, false);
+        for id in &self.events {
+            was_leased |= end_event(call, &queue, *id).await?;
+        }
+        let [id, respawned @ ..] = &*self.events else {
+            return Ok(());
+        };
+        // A note that stays is one of those that a later respawn looks at.
+        if !respawned.is_empty()
+            && let Err(error) = dead::forget_respawned(call, *id).await
+        {
+            tracing::warn!(%id, ?error, "note of a respawned job not removed");
+        }
+        let acked = was_leased.then(|| call.pool.now());
+        metrics::ended(&call.labels(), &call.route.queue, *id, acked);
+        Ok(())
+    }
 }
 
 /// Ends a job, in whatever state it is, if the token may do so in that state.

@@ -8,14 +8,16 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use duly::time::When;
-use duly::{CancelOutcome, ErrorKind, EventBuilder, EventId, Queue};
+use duly::{CancelOutcome, ErrorKind, EventBuilder, EventId, Queue, Unique};
 use serde_json::json;
 use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
 
 use super::check::{Call, header_text};
 use super::job::{VERSION_MARK, attribute_header};
+use super::jobs::Replaced;
 use super::params::Params;
-use super::{ApiError, JOB_BYTES_MAX, Result, jobs};
+use super::{ApiError, JOB_BYTES_MAX, Result};
 use crate::auth::{Action, LimitedCall};
 use crate::bus::{Body, Pool};
 use crate::http::reply;
@@ -32,6 +34,8 @@ const ATTRIBUTES_MAX: usize = 16;
 const NAME_BYTES_MAX: usize = 32;
 /// The longest value of an attribute, in bytes; the rest is cut.
 const VALUE_BYTES_MAX: usize = 128;
+/// How long after its end a job that has replaced another one is known to who sends the same again.
+const RETRIED_FOR: Duration = Duration::from_secs(300);
 /// How often a push is tried under new ids when one of them is taken.
 const TRIES_MAX: usize = 4;
 
@@ -104,13 +108,15 @@ pub(super) async fn publish(
     body: HttpBody,
 ) -> Result<Response> {
     let (options, attributes, body) = one(call, parts, body).await?;
-    let ids = push(call, &options, &attributes, vec![Body::new(body)]).await?;
+    let bodies = vec![Body::new(body)];
+    let ids = push(call, &options, &attributes, (bodies, None)).await?;
     Ok(published(&ids, &attributes))
 }
 
 /// Publishes under a new id, and then ends the old job: a crash between the two may deliver both,
-/// and loses neither. Where the token may not end the old one, as a consumer has taken it in between,
-/// the new one is taken back, unless that was taken, too.
+/// and loses neither. Who sends the same again while the old one is there, as its end has failed,
+/// finds the new one there already. Where the token may not end the old one, as a consumer has taken it
+/// in between, the new one is taken back, unless that was taken, too.
 pub(super) async fn republish(
     call: &mut Call<'_>,
     id: &str,
@@ -123,13 +129,15 @@ pub(super) async fn republish(
         Some(id) => Some(call.turn_of(id).await?),
         None => None,
     };
-    let taken = if jobs::may_replace(call, id).await? {
-        None
+    let old = Replaced::find(call, id).await?;
+    let (taken, once) = if old.is_there {
+        (None, Some(once(id, &options, &attributes, &body)))
     } else {
-        call.take_of(Action::Produce).await?
+        (call.take_of(Action::Produce).await?, None)
     };
-    let ids = push(call, &options, &attributes, vec![Body::new(body)]).await?;
-    match jobs::end(call, id).await {
+    let bodies = vec![Body::new(body)];
+    let ids = push(call, &options, &attributes, (bodies, once.as_deref())).await?;
+    match old.end(call).await {
         Err(refusal @ ApiError::Refused(StatusCode::FORBIDDEN, _)) => {
             if recall(call, &ids).await? {
                 return Err(refusal);
@@ -139,6 +147,16 @@ pub(super) async fn republish(
     }
     taken.into_iter().for_each(LimitedCall::keep);
     Ok(published(&ids, &attributes))
+}
+
+/// Returns the unique key of what replaces a job.
+fn once(id: &str, options: &Options, Attributes(attributes): &Attributes, body: &[u8]) -> String {
+    let mut hash = Sha256::new();
+    hash.update(format!("{options:?} {attributes:?} "));
+    hash.update(body);
+    let hash = hash.finalize();
+    let hash = hash.iter().map(|byte| format!("{byte:02x}"));
+    format!("in place of {id} {}", hash.collect::<String>())
 }
 
 /// Cancels new jobs that still wait; returns whether all of them did.
@@ -177,7 +195,7 @@ pub(super) async fn bulk(call: &mut Call<'_>, parts: &Parts, body: HttpBody) -> 
     let attributes = Attributes::parse(&parts.headers)?;
     let bodies = elements(&body)?;
     drop(body);
-    let ids = push(call, &options, &attributes, bodies).await?;
+    let ids = push(call, &options, &attributes, (bodies, None)).await?;
     let ids = ids
         .iter()
         .map(|id| job_id::text(*id, attributes.is_versioned()));
@@ -212,12 +230,12 @@ fn elements(body: &[u8]) -> Result<Vec<Body>> {
         .collect())
 }
 
-/// Pushes jobs, all or none.
+/// Pushes jobs, all or none. With a unique key there is one, which may have been pushed before.
 async fn push(
     call: &Call<'_>,
     options: &Options,
     attributes: &Attributes,
-    bodies: Vec<Body>,
+    (bodies, once): (Vec<Body>, Option<&str>),
 ) -> Result<Vec<EventId>> {
     let queue = call.queue()?;
     let route = &call.route;
@@ -227,9 +245,14 @@ async fn push(
     for _ in 0..TRIES_MAX {
         let ids: Vec<EventId> = bodies
             .iter()
-            .map(|_| call.app.job_ids.next(&queue, options.delay_s))
+            .map(|_| call.app.job_ids.next(&queue, once, options.delay_s))
             .collect();
-        if send(call, &queue, &ids, options, attributes, &bodies).await? {
+        let jobs = (&*ids, &*bodies, once);
+        let sent = send(call, &queue, jobs, options, attributes).await?;
+        if let Sent::Before(id) = sent {
+            return Ok(vec![id]);
+        }
+        if sent == Sent::New {
             metrics::published(
                 &call.labels(),
                 &route.queue,
@@ -244,21 +267,30 @@ async fn push(
     ))
 }
 
-/// Pushes jobs under these ids; returns false when one was taken, and then none was pushed.
+/// What became of jobs that were pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    New,
+    /// The job of the unique key is this one.
+    Before(EventId),
+    /// One of the ids was taken, and none was pushed.
+    Taken,
+}
+
+/// Pushes jobs under these ids.
 async fn send(
     call: &Call<'_>,
     queue: &Queue<Body>,
-    ids: &[EventId],
+    (ids, bodies, once): (&[EventId], &[Body], Option<&str>),
     options: &Options,
     attributes: &Attributes,
-    bodies: &[Body],
-) -> Result<bool> {
+) -> Result<Sent> {
     let events = bodies.iter().zip(ids).map(|(body, id)| {
-        with_options(
-            Pool::event(queue, body.clone()).id(*id),
-            options,
-            attributes,
-        )
+        let mut event = Pool::event(queue, body.clone()).id(*id);
+        if let Some(once) = once {
+            event = event.unique(once, Unique::Keep).unique_for(RETRIED_FOR);
+        }
+        with_options(event, options, attributes)
     });
     let (mut accepted, mut unknown, mut failed) = (Vec::new(), Vec::new(), None);
     for ((id, body), pushed) in ids
@@ -268,6 +300,7 @@ async fn send(
     {
         match pushed {
             Ok(receipt) if receipt.is_accepted() => accepted.push(receipt.id()),
+            Ok(receipt) if receipt.id() != *id => return Ok(Sent::Before(receipt.id())),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Conflict => {}
             Err(error) => {
@@ -279,7 +312,7 @@ async fn send(
         }
     }
     if failed.is_none() && accepted.len() == ids.len() {
-        return Ok(true);
+        return Ok(Sent::New);
     }
     // A taken id is somebody else's job, which stays.
     if ids.len() > 1 {
@@ -296,7 +329,7 @@ async fn send(
             }
         }
     }
-    failed.map_or(Ok(false), |error| Err(error.into()))
+    failed.map_or(Ok(Sent::Taken), |error| Err(error.into()))
 }
 
 fn with_options(

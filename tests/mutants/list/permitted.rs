@@ -64,11 +64,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-republish-uncounted",
         "a republish that replaces nothing is a push that no limit counts",
-        &[put(
-            "jobs::may_replace",
-            "let mut $is_there = «false»",
-            "true",
-        )],
+        &[put("Replaced::find", "let mut $is_there = «false»", "true")],
         server("publishes_are_limited"),
     ),
     Served.bug(

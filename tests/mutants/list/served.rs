@@ -306,7 +306,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[put(
             "dead::with_note",
             "job_id::after($job.id, $job.pushed)",
-            "call.app.job_ids.next(queue, 0)",
+            "call.app.job_ids.next(queue, None, 0)",
         )],
         server("respawns_at_the_same_time_double_no_job"),
     ),
