@@ -176,7 +176,7 @@ impl App {
     pub(crate) async fn note_queue(&self, pool: &str, namespace: &str, queue: &str) -> Result<()> {
         let (place, version) = (
             format!("{pool}/{namespace}/"),
-            self.shared.recent_version().await?,
+            self.shared.recent_version_of_names().await?,
         );
         let key = format!("{place}{queue}");
         {
@@ -224,7 +224,7 @@ impl App {
         let key = format!("{pool}/{namespace}/{queue}");
         self.known().names.remove(&key);
         self.shared.forget_queue(&key).await?;
-        // Raises the version, by which other servers forget that they have noted it.
+        // Raises the version of names, by which other servers forget that they have noted it.
         self.shared.put(Table::Forgotten, pool, &key).await?;
         *self.known() = KnownQueues::default();
         Ok(())

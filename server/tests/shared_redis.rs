@@ -209,6 +209,42 @@ async fn a_token_that_is_revoked_on_older_data_has_ended_on_every_server() {
     }
 }
 
+/// Whoever destroys queues, as often as it likes, has no server read the tokens of others again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_destroyed_queue_outdates_names_and_no_tokens() {
+    let redis = Redis::plain();
+    let world = World::start_beside(&redis.url()).await;
+    let other = tenant(&world, "other", "").await;
+    let uses = async || {
+        world.delete("/api/ns/q").await.is(204);
+        let put = other.request(Method::PUT, "/api/other/q").body("x");
+        reply(put).await.is(201);
+    };
+    let reads = || {
+        let stats = redis.cli(&["INFO", "commandstats"]);
+        let line = stats
+            .lines()
+            .find_map(|it| it.strip_prefix("cmdstat_hget:calls="));
+        let count = line.and_then(|line| line.split(',').next());
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    uses().await;
+    let before = reads();
+    for _ in 0..30 {
+        uses().await;
+    }
+    // The end of a token, and a note of it, are read now and then.
+    let read = reads() - before;
+    assert!(read < 30, "{read} reads of tokens for 30 queues");
+    // Its next publish makes it known again.
+    let info = world.admin(Method::GET, "/info").await.text;
+    assert!(!info.contains(r#""ns":["q"]"#), "{info}");
+    world.publish("/api/ns/q", "x").await;
+    let info = world.admin(Method::GET, "/info").await.text;
+    let info: Value = serde_json::from_str(&info).unwrap();
+    assert_eq!(info["ns"], serde_json::json!(["q"]), "{info}");
+}
+
 /// A namespace has so many names in `/info`, and what is published to another queue is published.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_of_queues_have_a_bound_in_each_namespace() {

@@ -12,6 +12,7 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::own_file::OwnFile;
+use super::versions::{LocalVersions, VersionOf};
 use super::{Result, StateError};
 
 /// The most tasks that wait.
@@ -29,8 +30,8 @@ trait Task: Send {
     fn error(&self) -> Option<&StateError>;
     /// Sends the result, or why the transaction failed.
     fn send(self: Box<Self>, failed: Option<&StateError>);
-    /// Whether they change who may do what.
-    fn is_versioned(&self) -> bool;
+    /// Returns the version that they raise.
+    fn version(&self) -> Option<VersionOf>;
 }
 
 /// A task with its statements, its result, and where that goes.
@@ -38,7 +39,7 @@ struct Statements<T, R, S> {
     run: Option<R>,
     result: Option<Result<T>>,
     send: S,
-    is_versioned: bool,
+    version: Option<VersionOf>,
     /// Given back when the task has ended.
     _place: OwnedSemaphorePermit,
 }
@@ -67,8 +68,8 @@ where
         (self.send)(result);
     }
 
-    fn is_versioned(&self) -> bool {
-        self.is_versioned
+    fn version(&self) -> Option<VersionOf> {
+        self.version
     }
 }
 
@@ -94,11 +95,11 @@ impl std::fmt::Debug for StateFile {
 }
 
 impl StateFile {
-    /// Starts the thread; `own` is the file of the connection, unless that is in memory. `version`
-    /// is raised when a change of who may do what is written.
+    /// Starts the thread; `own` is the file of the connection, unless that is in memory. `versions`
+    /// are raised when what they are of is written.
     pub(super) fn start(
         connection: Connection,
-        version: Arc<AtomicU64>,
+        versions: Arc<LocalVersions>,
         own: Option<OwnFile>,
     ) -> io::Result<Self> {
         let (tasks, receiver) = sync_channel(WAITING_MAX);
@@ -106,7 +107,7 @@ impl StateFile {
         std::thread::Builder::new()
             .name("duly-state".to_owned())
             .spawn(move || {
-                run_all(&receiver, &connection, own.as_ref(), &version);
+                run_all(&receiver, &connection, own.as_ref(), &versions);
                 drop(connection);
                 drop(own);
                 drop(open);
@@ -122,7 +123,7 @@ impl StateFile {
     /// Runs statements, and returns once they are written. They are run although the caller is gone.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        is_versioned: bool,
+        version: Option<VersionOf>,
         run: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let place = Arc::clone(&self.places).acquire_owned().await;
@@ -131,7 +132,7 @@ impl StateFile {
             run: Some(run),
             result: None,
             send: move |result| drop(sender.send(result)), // the caller may be gone
-            is_versioned,
+            version,
             _place: place.map_err(|_| stopped())?,
         };
         self.add(Box::new(task)).map_err(|_| stopped())?;
@@ -160,7 +161,7 @@ impl StateFile {
                     tracing::warn!(%error, what, "state not written");
                 }
             },
-            is_versioned: false,
+            version: None,
             _place: place.map_err(|_| Full)?,
         }))
     }
@@ -199,7 +200,7 @@ fn run_all(
     receiver: &Receiver<Box<dyn Task>>,
     connection: &Connection,
     own: Option<&OwnFile>,
-    version: &AtomicU64,
+    versions: &LocalVersions,
 ) {
     let check = || own.map_or(Ok(()), OwnFile::check);
     while let Ok(first) = receiver.recv() {
@@ -208,8 +209,10 @@ fn run_all(
         // Again afterwards: nothing is confirmed that went into a file which was taken away meanwhile.
         let written = check().and_then(|()| write(&mut batch, connection));
         let written = written.and_then(|()| check());
-        if batch.iter().any(|task| task.is_versioned()) {
-            version.fetch_add(1, Ordering::SeqCst);
+        for version in VersionOf::ALL {
+            if batch.iter().any(|task| task.version() == Some(version)) {
+                versions.raise(version);
+            }
         }
         for task in batch {
             task.send(written.as_ref().err());

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::counters::Counters;
 use super::file::{StateFile, failed};
 use super::own_file::OwnFile;
+use super::versions::{LocalVersions, VersionOf};
 use super::{
     AUDIT_MAX, AuditLine, Call, NAMES_MAX, Result, StateError, Table, Trail, Window, behind,
 };
@@ -45,7 +45,7 @@ const AUDIT_PRUNED_EVERY: i64 = 1_000;
 #[derive(Debug)]
 pub(super) struct LocalState {
     file: StateFile,
-    version: Arc<AtomicU64>,
+    versions: Arc<LocalVersions>,
     counters: Mutex<Counters>,
 }
 
@@ -67,19 +67,18 @@ impl LocalState {
             .busy_timeout(Duration::from_secs(5))
             .map_err(failed)?;
         connection.execute_batch(SCHEMA).map_err(failed)?;
-        let version = Arc::<AtomicU64>::default();
+        let versions = Arc::<LocalVersions>::default();
         // The lock is held until the connection is closed.
-        let file = StateFile::start(connection, Arc::clone(&version), own);
+        let file = StateFile::start(connection, Arc::clone(&versions), own);
         Ok(Self {
             file: file.map_err(|error| StateError::new("sqlite", &error))?,
-            version,
+            versions,
             counters: Mutex::default(),
         })
     }
 
-    /// The version: a number of this process, as no other changes the file.
-    pub(super) fn version(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.version)
+    pub(super) fn versions(&self) -> Arc<LocalVersions> {
+        Arc::clone(&self.versions)
     }
 
     pub(super) async fn get(&self, table: Table, key: &str) -> Result<Option<String>> {
@@ -90,12 +89,12 @@ impl LocalState {
             let row = select.query_row(params![table.name(), key], |row| row.get(0));
             row.optional().map_err(failed)
         };
-        self.file.run(false, get).await
+        self.file.run(None, get).await
     }
 
     pub(super) async fn put(&self, table: Table, key: &str, value: &str) -> Result<bool> {
         let put = insert(REPLACE, table, key, value);
-        self.file.run(table.is_versioned(), put).await
+        self.file.run(table.version(), put).await
     }
 
     /// Puts a value soon, unless too much waits; returns whether it will.
@@ -143,7 +142,7 @@ impl LocalState {
 
     pub(super) async fn put_new(&self, table: Table, key: &str, value: &str) -> Result<bool> {
         let put = insert(INSERT, table, key, value);
-        self.file.run(table.is_versioned(), put).await
+        self.file.run(table.version(), put).await
     }
 
     pub(super) async fn remove(&self, table: Table, key: &str) -> Result<()> {
@@ -154,7 +153,7 @@ impl LocalState {
             let deleted = delete.execute(params![table.name(), key]);
             deleted.map(drop).map_err(failed)
         };
-        self.file.run(table.is_versioned(), remove).await
+        self.file.run(table.version(), remove).await
     }
 
     /// Removes a token, with what is kept of it, unless a row is given and the token's is another one;
@@ -179,7 +178,7 @@ impl LocalState {
             }
             Ok(was_there)
         };
-        self.file.run(true, remove).await
+        self.file.run(Some(VersionOf::Rights), remove).await
     }
 
     /// Puts values in one step; with `only_new` those alone whose key has none.
@@ -199,7 +198,7 @@ impl LocalState {
             }
             Ok(())
         };
-        self.file.run(table.is_versioned(), put).await
+        self.file.run(table.version(), put).await
     }
 
     pub(super) async fn list(&self, table: Table, prefix: &str) -> Result<Vec<(String, String)>> {
@@ -213,7 +212,7 @@ impl LocalState {
             });
             rows.and_then(Iterator::collect).map_err(failed)
         };
-        self.file.run(false, list).await
+        self.file.run(None, list).await
     }
 
     /// Returns up to `limit` entries after a place, and the place after them, which is empty behind
@@ -235,7 +234,7 @@ impl LocalState {
             });
             rows.and_then(Iterator::collect).map_err(failed)
         };
-        let rows: Vec<(String, String)> = self.file.run(false, some).await?;
+        let rows: Vec<(String, String)> = self.file.run(None, some).await?;
         let last = rows.last().filter(|_| rows.len() == limit);
         let place = last.map(|(key, _)| key.clone()).unwrap_or_default();
         Ok((rows, place))
@@ -271,7 +270,7 @@ impl LocalState {
             }
             Ok(())
         };
-        self.file.run(false, add).await
+        self.file.run(None, add).await
     }
 
     pub(super) async fn audit_lines(
@@ -291,7 +290,7 @@ impl LocalState {
                 select.query_map(params![before, limit], |row| Ok((row.get(0)?, row.get(1)?)));
             rows.and_then(Iterator::collect).map_err(failed)
         };
-        self.file.run(false, lines).await
+        self.file.run(None, lines).await
     }
 }
 

@@ -16,6 +16,7 @@ mod remote;
 mod remote_scripts;
 mod remote_time;
 mod version;
+mod versions;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub(crate) use self::error::StateError;
 use self::local::LocalState;
 use self::remote::RemoteState;
 use self::version::VersionReader;
+use self::versions::VersionOf;
 use crate::clock;
 
 /// A table.
@@ -73,12 +75,15 @@ impl Table {
         }
     }
 
-    /// Whether a change of it raises the version.
-    const fn is_versioned(self) -> bool {
-        matches!(
-            self,
-            Self::Tokens | Self::Limits | Self::Webhooks | Self::WebhooksDisabled | Self::Forgotten
-        )
+    /// Returns the version that a change of it raises.
+    const fn version(self) -> Option<VersionOf> {
+        match self {
+            Self::Tokens | Self::Limits | Self::Webhooks | Self::WebhooksDisabled => {
+                Some(VersionOf::Rights)
+            }
+            Self::Forgotten => Some(VersionOf::Names),
+            Self::TokenUses | Self::Queues | Self::Respawned | Self::Ready | Self::Starts => None,
+        }
     }
 }
 
@@ -147,7 +152,7 @@ impl SharedState {
             _ => Place::Remote(RemoteState::open(url).await?),
         };
         let version = match &place {
-            Place::Local(local) => VersionReader::local(local.version()),
+            Place::Local(local) => VersionReader::local(local.versions()),
             Place::Remote(remote) => VersionReader::remote(remote.clone()),
         };
         Ok(Self {
@@ -158,12 +163,17 @@ impl SharedState {
 
     /// Reads the version, later than the call begins.
     pub(crate) async fn version(&self) -> Result<u64> {
-        self.version.read().await
+        Ok(self.version.read().await?.rights)
     }
 
     /// Returns the version; that of an unconfirmed change may be missing.
     pub(crate) async fn recent_version(&self) -> Result<u64> {
-        self.version.recent().await
+        Ok(self.version.recent().await?.rights)
+    }
+
+    /// Returns the version of the names that were forgotten.
+    pub(crate) async fn recent_version_of_names(&self) -> Result<u64> {
+        Ok(self.version.recent().await?.names)
     }
 
     /// Returns the time by the clock of the state, which is one for all servers; a version must have

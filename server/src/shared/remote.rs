@@ -9,6 +9,7 @@ use duly::time::Timestamp;
 
 use super::remote_scripts::{ADD_LINE, CHANGE, GIVE_BACK, NOTE, REMOVE_TOKEN, TAKE};
 use super::remote_time::TimeAhead;
+use super::versions::{VersionOf, Versions};
 use super::{
     AUDIT_MAX, AuditLine, Call, NAMES_MAX, Result, StateError, Table, Trail, Window, behind,
 };
@@ -87,8 +88,8 @@ impl RemoteState {
         entries: &[[&str; WORDS]],
     ) -> Result<u64> {
         let mut keys = vec![self.client.key(table.name())];
-        if table.is_versioned() {
-            keys.push(self.client.key("version"));
+        if let Some(version) = table.version() {
+            keys.push(self.key(version.name()));
         }
         let words = WORDS.to_string();
         let mut arguments = vec![command.as_bytes(), words.as_bytes()];
@@ -102,20 +103,24 @@ impl RemoteState {
         self.client.key(name)
     }
 
-    /// Reads the version, and what time it is for all servers.
-    pub(super) async fn version(&self) -> Result<u64> {
-        let key = self.key("version");
+    /// Reads the versions, and what time it is for all servers.
+    pub(super) async fn versions(&self) -> Result<Versions> {
+        let [key, of_names] = VersionOf::ALL.map(|version| self.key(version.name()));
         let mut read = pipe();
         read.cmd("GET").arg(&key);
+        read.cmd("GET").arg(of_names);
         read.cmd("TIME");
         let read = self.client.read_all(self.client.master_of(&key), &read);
         let sent = clock::now();
-        let read: (Option<u64>, (u64, u64)) = read.await.map_err(failed)?;
-        let (version, (seconds, micros)) = read;
+        let read: (Option<u64>, Option<u64>, (u64, u64)) = read.await.map_err(failed)?;
+        let (rights, names, (seconds, micros)) = read;
         let now_ms = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
         let now = Timestamp::from_millis(now_ms);
         self.ahead.note(now, sent, clock::now());
-        Ok(version.unwrap_or_default())
+        Ok(Versions {
+            rights: rights.unwrap_or_default(),
+            names: names.unwrap_or_default(),
+        })
     }
 
     /// How far the clock of the state is ahead of this server's, as of the last version.
@@ -190,7 +195,10 @@ impl RemoteState {
     /// Removes a token, with what is kept of it, unless a row is given and the token's is another one;
     /// returns whether there was a token.
     pub(super) async fn remove_token(&self, key: &str, row: Option<&str>) -> Result<bool> {
-        let mut keys = vec![self.key(Table::Tokens.name()), self.key("version")];
+        let mut keys = vec![
+            self.key(Table::Tokens.name()),
+            self.key(VersionOf::Rights.name()),
+        ];
         keys.extend(Table::OF_TOKENS.map(|table| self.key(table.name())));
         let arguments = [Some(key), row].into_iter().flatten();
         let arguments: Vec<_> = arguments.map(str::as_bytes).collect();

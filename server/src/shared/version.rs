@@ -1,11 +1,10 @@
-//! A reader of the state's version, which is read seldom although each request depends on it.
+//! A reader of the state's versions, which are read seldom although each request depends on it.
 //!
 //! A version that was read may be used for [`RECENT`] after the read began; a change of who may do
 //! what is confirmed only when that time is over for whoever has read the version before it. So no
 //! request that begins after the confirmation goes by what was before, on whatever node.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -13,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::remote::RemoteState;
+use super::versions::{LocalVersions, Versions};
 use super::{Result, StateError, within};
 
 /// How long a version may be used.
@@ -23,13 +23,13 @@ const RENEWED_AT: Duration = Duration::from_millis(50);
 const OUTDATED_AFTER: Duration = Duration::from_millis(120);
 
 /// A request that waits for the version.
-type Waiting = oneshot::Sender<std::result::Result<u64, String>>;
+type Waiting = oneshot::Sender<std::result::Result<Versions, String>>;
 
 /// Where the version is read.
 #[derive(Debug)]
 pub(super) enum VersionReader {
     /// In this process.
-    Local(Arc<AtomicU64>),
+    Local(Arc<LocalVersions>),
     /// By a task that reads it for all requests that wait.
     Remote {
         /// The requests; `None` renews what is known, for nobody. Each has a connection, of which there
@@ -45,7 +45,7 @@ pub(super) struct Known(Mutex<Option<KnownVersion>>);
 
 #[derive(Clone, Copy, Debug)]
 struct KnownVersion {
-    version: u64,
+    version: Versions,
     /// When its read began.
     begun: Instant,
     /// It is being read again.
@@ -58,7 +58,7 @@ impl Known {
     }
 
     /// Returns the version, if it may be used, and whether to renew it.
-    fn get(&self, now: Instant) -> Option<(u64, bool)> {
+    fn get(&self, now: Instant) -> Option<(Versions, bool)> {
         let mut known = self.lock();
         let known = known.as_mut()?;
         let age = now.duration_since(known.begun);
@@ -71,7 +71,7 @@ impl Known {
     }
 
     /// A read that began at `begun` has ended.
-    fn set(&self, begun: Instant, version: Option<u64>) {
+    fn set(&self, begun: Instant, version: Option<Versions>) {
         let mut known = self.lock();
         match (version, known.as_mut()) {
             (Some(version), _) => {
@@ -88,22 +88,22 @@ impl Known {
 }
 
 impl VersionReader {
-    pub(super) fn local(version: Arc<AtomicU64>) -> Self {
+    pub(super) fn local(version: Arc<LocalVersions>) -> Self {
         Self::Local(version)
     }
 
     pub(super) fn remote(state: RemoteState) -> Self {
         let (reads, receiver) = mpsc::unbounded_channel();
         let known = Arc::<Known>::default();
-        let read = async move || state.version().await;
+        let read = async move || state.versions().await;
         tokio::spawn(read_for_all(read, receiver, Arc::clone(&known)));
         Self::Remote { reads, known }
     }
 
     /// Reads the version, later than the call begins.
-    pub(super) async fn read(&self) -> Result<u64> {
+    pub(super) async fn read(&self) -> Result<Versions> {
         let reads = match self {
-            Self::Local(version) => return Ok(version.load(Ordering::SeqCst)),
+            Self::Local(version) => return Ok(version.get()),
             Self::Remote { reads, .. } => reads,
         };
         let stopped = || StateError::of("the reader of the version has stopped".to_owned());
@@ -116,7 +116,7 @@ impl VersionReader {
     }
 
     /// Returns the version, which may be that of [`RECENT`] ago.
-    pub(super) async fn recent(&self) -> Result<u64> {
+    pub(super) async fn recent(&self) -> Result<Versions> {
         if let Self::Remote { reads, known } = self
             && let Some((version, renews)) = known.get(Instant::now())
         {
@@ -139,7 +139,7 @@ impl VersionReader {
 /// Reads the version for all that wait when the read begins; ends with the last sender. Who comes
 /// during a read waits for that and the next, so each has a bound of its own.
 async fn read_for_all(
-    read: impl AsyncFn() -> Result<u64>,
+    read: impl AsyncFn() -> Result<Versions>,
     mut reads: mpsc::UnboundedReceiver<Option<Waiting>>,
     known: Arc<Known>,
 ) {
@@ -172,7 +172,7 @@ mod tests {
         let (reads, receiver) = mpsc::unbounded_channel();
         let known = Arc::<Known>::default();
         tokio::spawn(read_for_all(
-            pending::<Result<u64>>,
+            pending::<Result<Versions>>,
             receiver,
             Arc::clone(&known),
         ));
@@ -200,12 +200,20 @@ mod tests {
         let known = Known::default();
         let begun = Instant::now();
         assert_eq!(known.get(begun), None);
-        known.set(begun, Some(7));
-        assert_eq!(known.get(begun), Some((7, false)));
-        assert_eq!(known.get(begun + RENEWED_AT), Some((7, true)));
-        assert_eq!(known.get(begun + RENEWED_AT), Some((7, false)), "only once");
+        let seven = Versions {
+            rights: 7,
+            names: 0,
+        };
+        known.set(begun, Some(seven));
+        assert_eq!(known.get(begun), Some((seven, false)));
+        assert_eq!(known.get(begun + RENEWED_AT), Some((seven, true)));
+        assert_eq!(
+            known.get(begun + RENEWED_AT),
+            Some((seven, false)),
+            "only once"
+        );
         known.set(begun + RENEWED_AT, None); // the read has failed
-        assert_eq!(known.get(begun + RENEWED_AT), Some((7, true)));
+        assert_eq!(known.get(begun + RENEWED_AT), Some((seven, true)));
         assert_eq!(known.get(begun + RECENT), None);
         assert!(OUTDATED_AFTER > RECENT);
     }
