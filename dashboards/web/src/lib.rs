@@ -37,6 +37,7 @@ mod login;
 mod minutes;
 mod pages;
 mod picture;
+mod places;
 mod problems;
 mod questions;
 mod record_query;

@@ -1,4 +1,4 @@
-//! The number of open streams, which is bounded.
+//! The open streams, whose number is bounded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,45 +6,51 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::access::User;
+use crate::places::{Bounds, Owner};
 
-/// The most streams, and those of a user who sees some queues only.
-const STREAMS_MAX: usize = 64;
-const STREAMS_OF_USER_MAX: usize = 8;
+const STREAMS: Bounds = Bounds {
+    of_all: 64,
+    reserved: 16,
+    of_namespace: 16,
+    of_user: 8,
+    of_operator: 64,
+};
 
-/// The streams that are open, by the name of their user.
+/// The streams that are open, by number.
 #[derive(Debug, Default)]
-pub(crate) struct Streams(Mutex<HashMap<String, usize>>);
+pub(crate) struct Streams(Mutex<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    owners: HashMap<u64, Owner>,
+}
 
 /// The place of a stream, until it is dropped.
 pub(crate) struct Place {
     streams: Arc<Streams>,
-    user: String,
+    number: u64,
 }
 
 impl Streams {
     pub(crate) fn take(self: &Arc<Self>, user: &User) -> Option<Place> {
         let mut open = self.0.lock();
-        let of_user = open.get(&user.name).copied().unwrap_or_default();
-        let has_many = !user.sees_all() && of_user >= STREAMS_OF_USER_MAX;
-        if has_many || open.values().sum::<usize>() >= STREAMS_MAX {
+        let owner = Owner::of(user);
+        if !STREAMS.admit(&owner, open.owners.values()) {
             return None;
         }
-        *open.entry(user.name.clone()).or_default() += 1;
+        let number = open.next;
+        open.next += 1;
+        open.owners.insert(number, owner);
         Some(Place {
             streams: Arc::clone(self),
-            user: user.name.clone(),
+            number,
         })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut open = self.streams.0.lock();
-        if let Some(count) = open.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.user);
-            }
-        }
+        self.streams.0.lock().owners.remove(&self.number);
     }
 }

@@ -15,14 +15,22 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::access::User;
 use crate::grant::{Extent, Grant, GrantEnd};
+use crate::places::{Bounds, Owner};
 use crate::record_query::RecordQuery;
 
-/// The most sweeps that run at the same time, and those of one user.
-const RUNNING_MAX: usize = 32;
-const RUNNING_OF_USER_MAX: usize = 4;
-/// The most sweeps of a user that are listed, those that ended included, and of all.
+/// The sweeps that run at the same time.
+const RUNNING: Bounds = Bounds {
+    of_all: 32,
+    reserved: 8,
+    of_namespace: 8,
+    of_user: 4,
+    of_operator: 4,
+};
+/// The most sweeps of a user that are listed, those that ended included, of a namespace and of all.
 const LISTED_OF_USER_MAX: usize = 10;
+const LISTED_OF_NAMESPACE_MAX: usize = 40;
 const LISTED_MAX: usize = 200;
 /// The dead letters, or events, of a page, and the most of a batch.
 const STEP: usize = 50;
@@ -33,7 +41,7 @@ pub(crate) struct Sweep {
     pub(crate) id: u64,
     /// What it does, in words.
     pub(crate) what: String,
-    pub(crate) user: String,
+    pub(crate) owner: Owner,
     /// The queues that it is confined to.
     pub(crate) extent: Extent,
     done: AtomicU64,
@@ -151,28 +159,38 @@ impl Sweeps {
     pub(crate) fn start(
         &self,
         (work, grant): (Work, Grant),
-        (what, user, extent): (String, String, Extent),
+        (what, user, extent): (String, &User, Extent),
         (bus, rate): (Bus, f64),
     ) -> Option<Arc<Sweep>> {
         let mut list = self.list.lock();
+        let owner = Owner::of(user);
         let running = list.iter().filter(|sweep| sweep.ended().is_none());
-        let of_user = running.clone().filter(|sweep| sweep.user == user);
-        if running.count() >= RUNNING_MAX || of_user.count() >= RUNNING_OF_USER_MAX {
+        if !RUNNING.admit(&owner, running.map(|sweep| &sweep.owner)) {
             return None;
         }
-        let of_user = list.iter().filter(|sweep| sweep.user == user).count();
-        let is_full = of_user >= LISTED_OF_USER_MAX;
         // Its own go first, so that nobody hides those of others.
-        let goes = |sweep: &Arc<Sweep>| sweep.ended().is_some() && (sweep.user == user || !is_full);
-        if (is_full || list.len() >= LISTED_MAX)
-            && let Some(at) = list.iter().position(goes)
-        {
+        let is_own = |it: &Sweep| it.owner.user == owner.user;
+        let is_sibling = |it: &Sweep| it.owner.is_sibling(&owner);
+        let of_user = list.iter().filter(|it| is_own(it)).count();
+        let siblings = list.iter().filter(|it| is_sibling(it)).count();
+        let is_full = of_user >= LISTED_OF_USER_MAX
+            || siblings >= LISTED_OF_NAMESPACE_MAX
+            || list.len() >= LISTED_MAX;
+        let goes = |it: &Arc<Sweep>| {
+            let is_near = if of_user >= LISTED_OF_USER_MAX {
+                is_own(it)
+            } else {
+                siblings < LISTED_OF_NAMESPACE_MAX || is_sibling(it)
+            };
+            is_near && it.ended().is_some()
+        };
+        if is_full && let Some(at) = list.iter().position(goes) {
             list.remove(at);
         }
         let sweep = Arc::new(Sweep {
             id: self.next.fetch_add(1, Ordering::Relaxed),
             what,
-            user,
+            owner,
             extent,
             done: AtomicU64::new(0),
             stopped: AtomicBool::new(false),

@@ -287,7 +287,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "dashboard-sweeps-of-one",
         "one user's sweeps keep all others from sweeping",
-        &[put("Sweeps::start", "RUNNING_OF_USER_MAX", "99")],
+        &[put("Bounds::admit", "self.of_user", "99")],
         pages("the_sweeps_of_one_keep_no_other_from_sweeping_and_hide_none"),
     ),
     Served.bug(

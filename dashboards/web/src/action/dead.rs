@@ -76,7 +76,7 @@ pub(super) async fn sweep(
         None if queues.is_empty() => Extent::EveryQueue,
         None => Extent::Queues(queues.clone().into()),
     };
-    let (user, actor) = (visit.user.name.clone(), visit.user.name.clone());
+    let (user, actor) = (&visit.user, visit.user.name.clone());
     let make = Box::new(move |bus: &duly::Bus| filter.letters(bus).by(&actor));
     let work = match action {
         Action::DropAll => Work::Drop(make, queues),

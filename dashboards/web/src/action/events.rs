@@ -114,7 +114,7 @@ fn start(
     let grant = visit.grant(app, action.role(), extent.clone());
     let started = app.sweeps.start(
         (work, grant),
-        (what, visit.user.name.clone(), extent),
+        (what, &visit.user, extent),
         (app.bus.clone(), rate),
     );
     started.ok_or_else(too_many)?;

@@ -171,7 +171,7 @@ fn stop(app: &App, visit: &Visit, fields: &Fields) -> Result<(String, String)> {
     let sweep = sweeps.iter().find(|sweep| Some(sweep.id) == id);
     let sweep = sweep.filter(|sweep| sweep.extent.is_seen_by(&visit.user));
     let sweep = sweep.ok_or_else(|| PageError::not_found("there is no such sweep"))?;
-    if sweep.user != visit.user.name {
+    if sweep.owner.user != visit.user.name {
         visit.needs(Role::Admin)?;
     }
     sweep.stop();

@@ -147,7 +147,7 @@ pub(super) async fn sweep(app: &App, visit: &Visit, fields: &Fields) -> Result<(
         (Work::Replay(Box::new(records), replay), grant),
         (
             format!("Replay records of queue {queue}{words}, as {name}, {rate} in a second"),
-            visit.user.name.clone(),
+            &visit.user,
             Extent::Queue(queue),
         ),
         (app.bus.clone(), rate),

@@ -157,11 +157,11 @@ pub(crate) fn sweep_rows(app: &App, visit: &Visit) -> Vec<SweepRow> {
     let row = |sweep: Arc<crate::sweeps::Sweep>| SweepRow {
         id: sweep.id,
         what: sweep.what.clone(),
-        user: sweep.user.clone(),
+        user: sweep.owner.user.clone(),
         done: text::number(sweep.done()),
         status: sweep.status(),
         is_over: sweep.ended().is_some(),
-        may_stop: sweep.user == visit.user.name || visit.user.may(Role::Admin),
+        may_stop: sweep.owner.user == visit.user.name || visit.user.may(Role::Admin),
     };
     sweeps.map(row).collect()
 }

@@ -25,6 +25,28 @@ impl Access for OfQueues {
     }
 }
 
+/// Users who see the queues of a namespace, which their names begin with, and operators without one.
+#[derive(Debug)]
+struct OfNamespaces;
+
+impl Access for OfNamespaces {
+    fn user<'a>(
+        &'a self,
+        given: Option<&'a Credentials>,
+    ) -> BoxFuture<'a, Result<Option<User>, AccessError>> {
+        let user = given.map(|given| {
+            let user = User::new(&given.name, Role::Admin);
+            let Some((namespace, _)) = given.name.split_once('-') else {
+                return user;
+            };
+            let prefix = format!("{namespace}.");
+            let user = user.only(move |queue| queue.starts_with(&prefix));
+            user.only_schedules_of(namespace)
+        });
+        Box::pin(std::future::ready(Ok(user)))
+    }
+}
+
 async fn log_in(site: &Site, name: &str) -> String {
     let login = site.get("/login").await;
     let fields = [("csrf", login.csrf()), ("name", name), ("secret", "s")];
@@ -41,12 +63,16 @@ fn with(site: &Site, request: RequestBuilder, cookies: &str) -> RequestBuilder {
     RequestBuilder::from_parts(site.client(), request)
 }
 
-async fn site() -> (Site, [(&'static str, String); 2]) {
+async fn site_of(access: impl Access) -> Site {
     let bus = Bus::builder()
         .settings(Default::default())
         .store_url("memory:");
     let bus = bus.only_registered().publish_only().start().await.unwrap();
-    let site = Site::with(bus, |dashboard| dashboard.authorize(OfQueues)).await;
+    Site::with(bus, |dashboard| dashboard.authorize(access)).await
+}
+
+async fn site() -> (Site, [(&'static str, String); 2]) {
+    let site = site_of(OfQueues).await;
     let ann = log_in(&site, "ann").await;
     let bob = log_in(&site, "bob").await;
     (site, [("ann", ann), ("bob", bob)])
@@ -97,4 +123,69 @@ async fn the_streams_of_one_keep_no_other_from_being_current() {
         current.push(count);
     }
     assert_eq!(current, [8, 8]);
+}
+
+/// Opens streams of a user until one is refused.
+async fn fill(site: &Site, cookies: &str, open: &mut Vec<reqwest::Response>) -> usize {
+    let before = open.len();
+    loop {
+        let stream = with(site, site.request(Method::GET, "/live"), cookies);
+        let stream = stream.send().await.unwrap();
+        if stream.status() != 200 {
+            return open.len() - before;
+        }
+        open.push(stream);
+    }
+}
+
+#[tokio::test]
+async fn the_streams_of_many_users_of_a_namespace_leave_some_to_others_and_to_operators() {
+    let site = site_of(OfNamespaces).await;
+    let mut open = Vec::new();
+    for (namespace, most) in [("a", 16), ("b", 16), ("c", 16), ("d", 0)] {
+        let mut count = 0;
+        for user in 0..4 {
+            let cookies = log_in(&site, &format!("{namespace}-{user}")).await;
+            count += fill(&site, &cookies, &mut open).await;
+        }
+        assert_eq!(count, most, "{namespace}");
+    }
+    let operator = log_in(&site, "operator").await;
+    assert_eq!(fill(&site, &operator, &mut open).await, 16);
+}
+
+#[tokio::test]
+async fn the_sweeps_of_many_users_of_a_namespace_leave_some_to_others_and_to_operators() {
+    let site = site_of(OfNamespaces).await;
+    for namespace in ["a", "b", "c", "d"] {
+        bury(&site, &format!("{namespace}.q"), 40, "x").await;
+    }
+    // Each sweep drops one at once, and the next after a quarter of an hour.
+    let sweep = async |name: &str, queue: &str| {
+        let cookies = log_in(&site, name).await;
+        let question = site.request(Method::GET, &format!("/act/drop-all?queue={queue}"));
+        let question = Site::send(with(&site, question, &cookies)).await;
+        let fields = [
+            ("csrf", question.csrf()),
+            ("queue", queue),
+            ("rate", "0.001"),
+        ];
+        for begun in 0..40 {
+            let form = with(&site, site.form("/act/drop-all", &fields), &cookies);
+            match Site::send(form).await.status.as_u16() {
+                303 => {}
+                429 => return begun,
+                status => panic!("{status}"),
+            }
+        }
+        panic!("nothing is refused");
+    };
+    for (namespace, most) in [("a", 8), ("b", 8), ("c", 8), ("d", 0)] {
+        let mut begun = 0;
+        for user in 0..4 {
+            begun += sweep(&format!("{namespace}-{user}"), &format!("{namespace}.q")).await;
+        }
+        assert_eq!(begun, most, "{namespace}");
+    }
+    assert_eq!(sweep("operator", "a.q").await, 4);
 }
