@@ -278,6 +278,29 @@ async fn no_copy_of_a_reply_is_kept_whatever_is_said_of_all_queues(world: World)
     }
 }
 
+/// The event of a consumer that has replied, and has not settled, comes back.
+#[tokio::test(start_paused = true)]
+async fn the_reply_of_the_lease_that_settles_counts() {
+    let bus = TestBus::start(Bus::builder()).await.unwrap();
+    let queue = bus.queue_named::<u64>("orders").unwrap();
+    let id = replies::push(&queue, queue.event(7)).await.unwrap().id();
+    for (reply, settles) in [("first", false), ("second", true)] {
+        let leased = queue.lease(1, secs(60)).send().await.unwrap();
+        let token = leased[0].token();
+        // Who sends a reply again changes nothing.
+        for reply in [reply, "too late"] {
+            let stored = replies::store(&bus, token, reply.as_bytes());
+            stored.await.unwrap();
+        }
+        if settles {
+            assert_eq!(leased[0].ack().await.unwrap(), LeaseStatus::Held);
+        }
+        bus.advance(secs(61)).await;
+    }
+    let found = replies::look_up(&queue, id).await.unwrap();
+    assert_eq!(found, ReplyStatus::Replied(b"second".to_vec()));
+}
+
 /// A name may come again once its last event is forgotten: while the reply to that one is kept, and
 /// after its time.
 #[tokio::test(start_paused = true)]

@@ -103,8 +103,8 @@ export interface paths {
         put?: never;
         /**
          * Settles a leased event
-         * @description A reply is stored first, so it reaches its caller although the server may die before the event
-         *     is done; then the event comes back, and its first reply counts.
+         * @description A reply is stored first, so it reaches its caller although the server may die as soon as the event
+         *     is done. Where it dies before, the event comes back, and the reply of whoever settles it counts.
          */
         post: operations["settleLease"];
         delete?: never;

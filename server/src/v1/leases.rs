@@ -194,8 +194,8 @@ fn held(status: LeaseStatus) -> Result<StatusCode> {
 
 /// Settles a leased event
 ///
-/// A reply is stored first, so it reaches its caller although the server may die before the event
-/// is done; then the event comes back, and its first reply counts.
+/// A reply is stored first, so it reaches its caller although the server may die as soon as the event
+/// is done. Where it dies before, the event comes back, and the reply of whoever settles it counts.
 #[utoipa::path(
     post, path = "/v1/{namespace}/leases/{token}/settle", operation_id = "settleLease",
     tag = "leases", params(LeasePath), request_body = Settlement,

@@ -8,7 +8,8 @@
 //!
 //! An id of a name is that of several events, one after the other. So a header of a reply says when its
 //! event was pushed; the first reply to a later event replaces that to an earlier one, and a later call
-//! removes it.
+//! removes it. Another header says by which lease it was stored: a later lease has its reply in the place
+//! of that of a consumer who has not settled.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -46,6 +47,8 @@ const EXPIRED_AT_ONCE: usize = 100;
 const SETTLE_TTR: Duration = Duration::from_secs(30);
 /// The header of a reply with the time at which its event was pushed, in milliseconds.
 const PUSHED_HEADER: &str = "duly-call-pushed";
+/// The header of a reply of a consumer with its lease.
+const LEASE_HEADER: &str = "duly-call-lease";
 
 /// Stores the replies of the handlers of a bus.
 struct BusReplies(Weak<Inner>);
@@ -68,7 +71,7 @@ impl ReplyStore for BusReplies {
                 let Some(inner) = self.0.upgrade() else {
                     return Ok(()); // nothing is settled any more
                 };
-                let stored = store_in(&inner, event, &reply).await;
+                let stored = store_in(&inner, event, None, &reply).await;
                 drop(inner);
                 let pause = stored.as_ref().err().and_then(|it| tries.pause_after(it));
                 let Some(pause) = pause else { return stored };
@@ -86,7 +89,8 @@ fn replies_of(inner: &Arc<Inner>, queue: &QueueName) -> Result<Queue<Raw>> {
 }
 
 /// Stores the reply of a consumer that holds a lease, and has half a minute at least to settle it
-/// then; the first reply counts. Without the lease nothing is done, and settling says so.
+/// then; its first reply counts, and that of an earlier lease goes. Without the lease nothing is done, and
+/// settling says so.
 ///
 /// # Errors
 ///
@@ -108,7 +112,7 @@ pub async fn store(bus: &Bus, token: &LeaseToken, reply: &[u8]) -> Result<()> {
         return Ok(());
     }
     match found.body {
-        Some(event) => store_in(inner, &event, reply).await,
+        Some(event) => store_in(inner, &event, Some(token), reply).await,
         None => Ok(()),
     }
 }
@@ -174,8 +178,13 @@ async fn find(replies: &Queue<Raw>, queue: &QueueName, id: EventId) -> Result<Op
     Ok(replies.inner.apply(&bucket, peek).await?.events.pop())
 }
 
-/// Stores the reply to an event, unless it has one.
-async fn store_in(inner: &Arc<Inner>, event: &Envelope, reply: &[u8]) -> Result<()> {
+/// Stores the reply to an event, unless it has one of the same lease, or of the same event without one.
+async fn store_in(
+    inner: &Arc<Inner>,
+    event: &Envelope,
+    lease: Option<&LeaseToken>,
+    reply: &[u8],
+) -> Result<()> {
     let Envelope { queue, id, .. } = event;
     let mut replies = replies_of(inner, queue)?;
     if is_encrypted(event) {
@@ -183,15 +192,23 @@ async fn store_in(inner: &Arc<Inner>, event: &Envelope, reply: &[u8]) -> Result<
         replies = replies.encrypted();
     }
     let pushed = event.pushed.as_millis().to_string();
+    let lease = lease.map(|it| format!("{:x}-{:x}", it.node.0, it.request));
     let push = |on_taken| {
         let reply = replies.event(Raw::from(reply));
         let reply = reply.unique(reply_key(queue, *id), on_taken);
-        let reply = reply.header(PUSHED_HEADER, &pushed).after(REPLY_KEPT);
+        let mut reply = reply.header(PUSHED_HEADER, &pushed).after(REPLY_KEPT);
+        if let Some(lease) = &lease {
+            reply = reply.header(LEASE_HEADER, lease);
+        }
         reply.expires_after(REPLY_KEPT).push()
     };
     if push(Unique::Keep).await?.is_duplicate() {
         let found = find(&replies, queue, *id).await?;
-        if found.is_some_and(|found| header(&found, PUSHED_HEADER) == Some(&pushed)) {
+        let is_same = found.is_some_and(|found| {
+            let same_lease = lease.is_none() || header(&found, LEASE_HEADER) == lease.as_ref();
+            same_lease && header(&found, PUSHED_HEADER) == Some(&pushed)
+        });
+        if is_same {
             return Ok(());
         }
         push(Unique::Replace).await?;
