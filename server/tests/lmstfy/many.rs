@@ -2,6 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::world::{Place, World, on_every_store, reply};
 
@@ -32,6 +33,39 @@ async fn a_ready_job_is_seen_behind_many_delayed_ones(world: World) {
     let id = world.publish("/api/ns/q", "x").await;
     let job = world.get("/api/ns/q/peek").await.is(200);
     assert_eq!(job["job_id"], id);
+}
+
+/// What is refused has done nothing, and says when to come again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_respawn_that_is_one_too_many_is_refused_whole() {
+    const DEAD: u64 = 600;
+    let world = World::start(Place::Embedded).await;
+    let bodies = json!((0..60).collect::<Vec<u32>>()).to_string();
+    for _ in 0..DEAD / 60 {
+        world.put("/api/ns/q/bulk?tries=1", &bodies).await.is(201);
+    }
+    while world.get("/api/ns/q?ttr=0&count=100").await.status == 200 {}
+    world.wait_for_dead("q", DEAD).await;
+    let mut asked = JoinSet::new();
+    for _ in 0..300 {
+        let respawn = world.request(Method::PUT, "/api/ns/q/deadletter?limit=2");
+        asked.spawn(reply(respawn));
+    }
+    let (mut respawned, mut refused) = (0, 0);
+    while let Some(answer) = asked.join_next().await {
+        let answer = answer.unwrap();
+        if answer.status == 429 {
+            assert_eq!(answer.headers["retry-after"], "1", "{answer:?}");
+            assert!(answer.text.contains("too many changes of many events"));
+            refused += 1;
+        } else {
+            respawned += answer.is(200)["count"].as_u64().unwrap();
+        }
+    }
+    assert!(refused > 0 && respawned > 0, "{refused} {respawned}");
+    assert_eq!(respawned, 2 * (300 - refused));
+    assert_eq!(world.dead_size("q").await, DEAD - respawned);
+    assert_eq!(world.size("q").await, respawned);
 }
 
 async fn many_dead_jobs_are_respawned_with_their_ids(world: World) {
