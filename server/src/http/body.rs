@@ -20,8 +20,8 @@ const DISCARDED_MAX: usize = 16 << 20;
 
 /// A body up to this size, in bytes, needs no room among the large ones.
 const SMALL_BYTES: usize = 64 << 10;
-/// Bodies of which a part has arrived, each counted as a small one: 4,096 in all, 2,048 of a namespace,
-/// 1,024 of a token.
+/// Bodies of which a part has arrived, each counted as a small one: 4,096 in all, 2,048 of a
+/// namespace, 1,024 of a token.
 const BEGUN: Bounds = Bounds {
     of_all: 256 << 20,
     of_namespace: 128 << 20,

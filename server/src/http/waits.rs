@@ -37,8 +37,8 @@ pub(crate) struct WaitPlace {
 }
 
 impl Waits {
-    /// Of so many connections the tokens of a namespace have three quarters at most, and all tokens leave
-    /// an eighth.
+    /// Of so many connections the tokens of a namespace have three quarters at most, and all tokens
+    /// leave an eighth.
     pub(crate) fn new(connections: usize) -> Self {
         let requests = Bounds {
             of_all: connections - connections / 8,

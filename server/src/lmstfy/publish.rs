@@ -115,8 +115,8 @@ pub(super) async fn publish(
 
 /// Publishes under a new id, and then ends the old job: a crash between the two may deliver both,
 /// and loses neither. Who sends the same again while the old one is there, as its end has failed,
-/// finds the new one there already. Where the token may not end the old one, as a consumer has taken it
-/// in between, the new one is taken back, unless that was taken, too.
+/// finds the new one there already. Where the token may not end the old one, as a consumer has taken
+/// it in between, the new one is taken back, unless that was taken, too.
 pub(super) async fn republish(
     call: &mut Call<'_>,
     id: &str,

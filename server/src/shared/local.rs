@@ -328,6 +328,8 @@ fn insert(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use futures_util::future::join_all;
 
     use super::*;

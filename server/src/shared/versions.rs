@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a version is of. Names are forgotten by who has a token, as often as it likes, so nobody reads
-/// tokens again for that.
+/// What a version is of. Names are forgotten by who has a token, as often as it likes, so nobody
+/// reads tokens again for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VersionOf {
     /// Who may do what, and the targets of webhooks.

@@ -57,8 +57,8 @@ async fn found(
     Ok(schedule)
 }
 
-/// Returns what changes the schedules of the queues for which a token has a scope: another one may come
-/// between the look at a schedule and its change.
+/// Returns what changes the schedules of the queues for which a token has a scope: another one may
+/// come between the look at a schedule and its change.
 fn confined((pool, grant): (&Pool, &Arc<Grant>), namespace: &str, scope: Scope) -> Schedules {
     let (grant, prefix) = (Arc::clone(grant), format!("{namespace}."));
     pool.bus().schedules().only(move |queue| {

@@ -8,8 +8,7 @@
 //!
 //! An id of a name is that of several events, one after the other. So a header of a reply says when its
 //! event was pushed; the first reply to a later event replaces that to an earlier one, and a later call
-//! removes it. Another header says by which lease it was stored: a later lease has its reply in the place
-//! of that of a consumer who has not settled.
+//! removes it. Another header says by which lease it was stored: that of a later lease replaces it.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -89,8 +88,8 @@ fn replies_of(inner: &Arc<Inner>, queue: &QueueName) -> Result<Queue<Raw>> {
 }
 
 /// Stores the reply of a consumer that holds a lease, and has half a minute at least to settle it
-/// then; its first reply counts, and that of an earlier lease goes. Without the lease nothing is done, and
-/// settling says so.
+/// then; its first reply counts, and that of an earlier lease goes. Without the lease nothing is
+/// done, and settling says so.
 ///
 /// # Errors
 ///
@@ -178,7 +177,7 @@ async fn find(replies: &Queue<Raw>, queue: &QueueName, id: EventId) -> Result<Op
     Ok(replies.inner.apply(&bucket, peek).await?.events.pop())
 }
 
-/// Stores the reply to an event, unless it has one of the same lease, or of the same event without one.
+/// Stores the reply to an event, unless it has one; that of another lease is replaced.
 async fn store_in(
     inner: &Arc<Inner>,
     event: &Envelope,

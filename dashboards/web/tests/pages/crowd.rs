@@ -25,7 +25,7 @@ impl Access for OfQueues {
     }
 }
 
-/// Users who see the queues of a namespace, which their names begin with, and operators without one.
+/// Users who see the queues of the namespace that their names begin with, and operators.
 #[derive(Debug)]
 struct OfNamespaces;
 
