@@ -65,6 +65,9 @@ use crate::shared::{Result, SharedState};
 /// The most targets of a shared state, and of each namespace in it.
 pub(crate) const TARGETS_MAX: usize = 1_000;
 pub(crate) const TARGETS_OF_NAMESPACE_MAX: usize = 250;
+/// How many of all are left to namespaces that have fewer than so many.
+const TARGETS_RESERVED: usize = 250;
+const TARGETS_FEW: usize = 10;
 /// How often a server looks whether targets have changed.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 /// How long deliveries may take to hand their events back when the grace period is over.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::target::{Disabled, Target, TargetKey, TargetRow};
 use super::vault::TargetVault;
-use super::{Deps, TARGETS_MAX, TARGETS_OF_NAMESPACE_MAX, Webhooks};
+use super::{Deps, TARGETS_FEW, TARGETS_MAX, TARGETS_OF_NAMESPACE_MAX, TARGETS_RESERVED, Webhooks};
 use crate::shared::{Result, StateError, Table};
 
 /// What came of a change.
@@ -120,14 +120,7 @@ impl Webhooks {
         let siblings = others
             .iter()
             .filter(|(other, _)| other.starts_with(&of_namespace));
-        if siblings.count() >= TARGETS_OF_NAMESPACE_MAX {
-            return Ok(Some(format!(
-                "the namespace has {TARGETS_OF_NAMESPACE_MAX} webhooks, the most; remove one first"
-            )));
-        }
-        Ok((others.len() >= TARGETS_MAX).then(|| {
-            format!("there are {TARGETS_MAX} webhooks in all namespaces, the most of a server")
-        }))
+        Ok(no_room(siblings.count(), others.len()))
     }
 
     /// Removes the target of a queue: on this server no more requests begin, on the others within a
@@ -139,5 +132,41 @@ impl Webhooks {
         shared.remove(Table::WebhooksDisabled, &text).await?;
         self.refresh().await;
         Ok(is_known)
+    }
+}
+
+/// Returns why a namespace with so many targets has no room for another one among all.
+fn no_room(of_namespace: usize, of_all: usize) -> Option<String> {
+    let most = match of_namespace {
+        0..TARGETS_FEW => TARGETS_MAX,
+        TARGETS_FEW..TARGETS_OF_NAMESPACE_MAX => TARGETS_MAX - TARGETS_RESERVED,
+        _ => {
+            return Some(format!(
+                "the namespace has {TARGETS_OF_NAMESPACE_MAX} webhooks, the most; remove one first"
+            ));
+        }
+    };
+    let text = || format!("there are {of_all} webhooks in all namespaces, the most of a server");
+    (of_all >= most).then(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_with_many_webhooks_leave_room_to_those_with_few() {
+        let (mut namespaces, mut all) = ([0; 8], 0);
+        // Each takes as many as it gets, one after the other.
+        for namespace in &mut namespaces {
+            while no_room(*namespace, all).is_none() {
+                *namespace += 1;
+                all += 1;
+            }
+        }
+        assert_eq!(namespaces, [250, 250, 250, 10, 10, 10, 10, 10]);
+        let other_text = no_room(10, all).unwrap();
+        assert!(other_text.contains("in all namespaces"), "{other_text}");
+        assert!(no_room(9, 999).is_none() && no_room(0, 1_000).is_some());
     }
 }
