@@ -26,6 +26,8 @@ use crate::servers::Redis;
 
 /// So many callers push at a time.
 const CALLERS: usize = 64;
+/// A node whose leases have deadlines.
+const PULLER: NodeId = NodeId(8);
 /// Further ahead than any due time.
 const AHEAD: Duration = Duration::from_secs(600);
 
@@ -34,6 +36,8 @@ struct Load<'a, 's> {
     bare: Bare,
     shape: Shape,
     request: u64,
+    /// What its leases have: a deadline of their own, or none.
+    hold: Option<Duration>,
     /// Events that were made so far.
     made: u64,
 }
@@ -95,7 +99,7 @@ impl Load<'_, '_> {
                 limit,
                 ahead: AHEAD,
                 ahead_limit: limit,
-                hold: None,
+                hold: self.hold,
                 starts: usize::MAX,
             };
             match &mut self.does([StoreOp::Fetch(fetch)]).await[..] {
@@ -124,7 +128,8 @@ impl Load<'_, '_> {
             })
         });
         let settlements: Vec<_> = settlements.collect();
-        let (node, started) = (NODE, StartMark::default());
+        let node = if self.hold.is_some() { PULLER } else { NODE };
+        let started = StartMark::default();
         let calls = settlements.chunks(BATCH_MAX).map(|some| StoreOp::Settle {
             node,
             settlements: some.to_vec(),
@@ -232,6 +237,40 @@ async fn every_script(load: &mut Load<'_, '_>, count: usize) {
     load.reap().await;
     check(load).await;
     assert!(!kept.is_empty());
+    with_deadlines(load, count / 4).await;
+    check(load).await;
+}
+
+/// Every operation over leases that have deadlines: some are settled, and others end, by a count and by a
+/// reap.
+async fn with_deadlines(load: &mut Load<'_, '_>, count: usize) {
+    load.hold = Some(AHEAD);
+    for is_counted in [true, false] {
+        let held = load.fetch(PULLER, count, BATCH_MAX).await;
+        assert!(!held.is_empty(), "{:?}", load.shape);
+        load.settle(&held, |at| match at % 4 {
+            0 => Some(AttemptOutcome::Ack),
+            1 => Some(AttemptOutcome::Release),
+            _ => None,
+        })
+        .await;
+        let ends = Duration::from_millis(50);
+        let leases: Vec<_> = held.iter().map(|it| (it.id, it.request)).collect();
+        let extend = |leases: &[_]| StoreOp::Extend {
+            node: PULLER,
+            leases: leases.to_vec(),
+            hold: ends,
+        };
+        load.does(leases.chunks(BATCH_MAX).map(extend)).await;
+        let over_us = load.bare.store.now_us() + 100_000;
+        until("they are over", async || load.bare.store.now_us() > over_us).await;
+        if is_counted {
+            load.does([StoreOp::Stats]).await;
+        } else {
+            load.reap().await;
+        }
+    }
+    load.hold = None;
 }
 
 /// Fetches over events of a shape, nearly all of which have expired: `limit` at a time, until each of
@@ -311,6 +350,7 @@ async fn slow_scripts(
             bare,
             shape,
             request,
+            hold: None,
             made,
         };
         run(&mut load, count).await;
