@@ -51,11 +51,11 @@ pub(crate) struct Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evicted {
     /// Its token had too many.
-    OfToken,
+    Token,
     /// The tokens of its namespace had too many, and its token most of them.
-    OfNamespace,
+    Namespace,
     /// All tokens together had too many, and those of its namespace most of them.
-    OfAll,
+    All,
 }
 
 /// A kind of room.
@@ -174,11 +174,11 @@ impl Shares {
         loop {
             let (of_namespace, of_token) = table.used_by(owner);
             let (gone, why) = if is_over(of_token, self.bounds.of_each) {
-                (Some(owner.clone()), Evicted::OfToken)
+                (Some(owner.clone()), Evicted::Token)
             } else if is_over(of_namespace, self.bounds.of_namespace) {
-                (table.largest_of(&owner.place), Evicted::OfNamespace)
+                (table.largest_of(&owner.place), Evicted::Namespace)
             } else if is_over(table.used, self.bounds.of_all) {
-                (table.largest(), Evicted::OfAll)
+                (table.largest(), Evicted::All)
             } else {
                 return Ok(());
             };
@@ -314,7 +314,7 @@ impl Share {
     /// Waits until it has to go; never returns if it does not.
     pub(crate) async fn evicted(&self) -> Evicted {
         self.end.cancelled.cancelled().await;
-        self.end.why.get().copied().unwrap_or(Evicted::OfAll)
+        self.end.why.get().copied().unwrap_or(Evicted::All)
     }
 
     /// A handle that learns of its end, and does not keep it.
@@ -348,19 +348,19 @@ impl Evicted {
     /// The status for the client, which may succeed later.
     pub(crate) fn status(self) -> StatusCode {
         match self {
-            Self::OfToken | Self::OfNamespace => StatusCode::TOO_MANY_REQUESTS,
-            Self::OfAll => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Token | Self::Namespace => StatusCode::TOO_MANY_REQUESTS,
+            Self::All => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
     /// The text for the client: what was too much, and of whom.
     pub(crate) fn text(self, what: &str) -> String {
         match self {
-            Self::OfToken => format!("the token has too many {what}; retry later, with fewer"),
-            Self::OfNamespace => {
+            Self::Token => format!("the token has too many {what}; retry later, with fewer"),
+            Self::Namespace => {
                 format!("the tokens of the namespace have too many {what}; retry later, with fewer")
             }
-            Self::OfAll => format!("the server has too many {what}; retry later"),
+            Self::All => format!("the server has too many {what}; retry later"),
         }
     }
 }

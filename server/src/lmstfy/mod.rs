@@ -83,8 +83,8 @@ impl ApiError {
     /// The request had to go, as there were too many of its kind.
     fn evicted(why: Evicted, what: &str) -> Self {
         match why {
-            Evicted::OfToken | Evicted::OfNamespace => Self::Message(why.status(), why.text(what)),
-            Evicted::OfAll => Self::Refused(why.status(), why.text(what)),
+            Evicted::Token | Evicted::Namespace => Self::Message(why.status(), why.text(what)),
+            Evicted::All => Self::Refused(why.status(), why.text(what)),
         }
     }
 
@@ -256,7 +256,7 @@ mod tests {
         for error in [
             duly::Error::new(ErrorKind::Full, "maxmemory").into(),
             shared::StateError::full("redis", &"maxmemory").into(),
-            ApiError::evicted(Evicted::OfAll, "polls"),
+            ApiError::evicted(Evicted::All, "polls"),
         ] {
             let response = ApiError::into_response(error);
             assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);

@@ -29,8 +29,8 @@ async fn the_idlest_of_the_same_token_goes() {
     let second = take(&shares, "a", 5).await;
     first.used();
     let third = take(&shares, "a", 1).await;
-    assert_eq!(second.is_evicted(), Some(Evicted::OfToken));
-    assert_eq!(second.evicted().await, Evicted::OfToken);
+    assert_eq!(second.is_evicted(), Some(Evicted::Token));
+    assert_eq!(second.evicted().await, Evicted::Token);
     let all = [&first, &third, &other].map(Share::is_evicted);
     assert_eq!(all, [None; 3]);
     drop(second); // it is gone already, and counts no second time
@@ -48,7 +48,7 @@ async fn the_idlest_of_the_largest_token_goes_for_another() {
     let large = [take(&shares, "a", 4).await, take(&shares, "a", 4).await];
     let small = take(&shares, "b", 2).await;
     let new = take(&shares, "c", 1).await;
-    assert_eq!(large[0].is_evicted(), Some(Evicted::OfAll));
+    assert_eq!(large[0].is_evicted(), Some(Evicted::All));
     let all = [&large[1], &small, &new].map(Share::is_evicted);
     assert_eq!(all, [None; 3]);
 }
@@ -68,11 +68,11 @@ async fn the_tokens_of_a_namespace_add_up() {
     let fourth = take(&shares, "third/1", 4).await;
     // No token has more than the other one, but the namespace has.
     let evicted = all.iter().filter_map(Share::is_evicted);
-    assert!(evicted.eq([Evicted::OfNamespace]), "there was room");
+    assert!(evicted.eq([Evicted::Namespace]), "there was room");
     let last = take(&shares, "fourth/0", 1).await;
     let evicted: Vec<_> = all.iter().filter_map(Share::is_evicted).collect();
     assert_eq!(evicted.len(), 2, "{evicted:?}");
-    assert!(evicted.contains(&Evicted::OfAll));
+    assert!(evicted.contains(&Evicted::All));
     let left = [&other, &third, &fourth, &last].map(Share::is_evicted);
     assert_eq!(left, [None; 4]);
 }
@@ -96,11 +96,11 @@ async fn a_share_that_grows_ends_others_and_at_last_itself() {
     grown.grow(4);
     assert_eq!(other.is_evicted(), None);
     grown.grow(1);
-    assert_eq!(other.is_evicted(), Some(Evicted::OfToken));
+    assert_eq!(other.is_evicted(), Some(Evicted::Token));
     grown.grow(4);
     assert_eq!(grown.is_evicted(), None);
     grown.grow(1);
-    assert_eq!(grown.is_evicted(), Some(Evicted::OfToken));
+    assert_eq!(grown.is_evicted(), Some(Evicted::Token));
     grown.shrink(1);
     assert_eq!(shares.lock().used, 0);
 }
@@ -118,7 +118,7 @@ async fn what_is_busy_is_waited_for_and_what_is_idle_is_not() {
     busy.used();
     let share = waits.await.unwrap();
     assert_eq!(begun.elapsed(), Duration::from_millis(1_900));
-    assert_eq!(busy.is_evicted(), Some(Evicted::OfAll));
+    assert_eq!(busy.is_evicted(), Some(Evicted::All));
     let waits = tokio::spawn({
         let shares = Arc::clone(&shares);
         async move { take(&shares, "b", 10).await }

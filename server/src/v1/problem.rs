@@ -66,8 +66,8 @@ impl Problem {
     pub(super) fn evicted(why: Evicted, what: &str) -> Self {
         let status = why.status();
         let kind = match why {
-            Evicted::OfToken | Evicted::OfNamespace => "throttled",
-            Evicted::OfAll => "unavailable",
+            Evicted::Token | Evicted::Namespace => "throttled",
+            Evicted::All => "unavailable",
         };
         Self::new(status, kind, why.text(what))
     }

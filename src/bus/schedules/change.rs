@@ -13,9 +13,11 @@ use crate::bus::state::program_actions::ProgramAction;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
 
+type IsFor = dyn Fn(&QueueName) -> bool + Send + Sync;
+
 /// The queues whose schedules a handle changes; without them it is all.
 #[derive(Clone, Default)]
-pub(super) struct Confined(Option<Arc<dyn Fn(&QueueName) -> bool + Send + Sync>>);
+pub(super) struct Confined(Option<Arc<IsFor>>);
 
 impl fmt::Debug for Confined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
