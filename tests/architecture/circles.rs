@@ -24,7 +24,7 @@ pub(crate) const BY_FRONT: &[&str] = &[
     "server/src/auth", "server/src/bus", "server/src/command", "server/src/command/schedule",
     "server/src/command/top", "server/src/lmstfy", "server/src/lmstfy/admin", "server/src/settings",
     "server/src/shared", "server/src/webhook", "src/bus/dead_letters", "src/bus/erasure",
-    "src/bus/events", "src/bus/explain", "src/bus/records", "src/codec/body", "src/core/node",
+    "src/bus/events", "src/bus/explain", "src/bus/records", "src/bus/schedules", "src/codec/body", "src/core/node",
     "src/core/op", "src/core/pull", "src/flow/membership", "src/flow/pool", "src/flow/pull",
     "src/handler", "src/journal/recorder", "src/metrics", "src/record", "src/schedule",
     "src/sqlite", "src/sqlite/records", "src/store/redis", "src/store/redis/hub/registry",

@@ -1,4 +1,4 @@
-//! Who has a place among few: a user, of a namespace or of all queues.
+//! Places among few: of a user, of a namespace, or of all queues.
 
 use crate::access::User;
 

@@ -7,8 +7,7 @@ use std::time::Duration;
 use duly::__outbox::delay_after;
 use tokio::time::Instant;
 
-use crate::relay::run::PART;
-use crate::relay::source::{GROUPS_MAX, PAGE_MAX};
+use crate::relay::source::{GROUPS_MAX, PAGE_MAX, PART};
 
 /// A store that has taken nothing for so long may be away as a whole.
 const AWAY_AFTER: Duration = Duration::from_secs(10);

@@ -16,7 +16,7 @@ use crate::relay::options::RelayOptions;
 use crate::relay::pushes::Pushes;
 use crate::relay::report::{OutcomeCounts, Report};
 use crate::relay::settle::{closing, passed};
-use crate::relay::source::{PAGE_MAX, Source, TakeReply};
+use crate::relay::source::{PAGE_MAX, PART, Source, TakeReply};
 
 /// For so long after the last event, or the last push of this process, the outbox is read often.
 const BUSY_FOR: Duration = Duration::from_secs(1);
@@ -24,9 +24,6 @@ const BUSY_FOR: Duration = Duration::from_secs(1);
 const BATCH_EVERY: Duration = Duration::from_millis(5);
 /// At rest the outbox is read whole once in so many times; the others ask only whether there is news.
 const WHOLE_EVERY: u32 = 5;
-/// What takes long comes less often than it would: it has a part of the time that is one of so many.
-/// Beside a snapshot that is held for long, the database walks over all rows that were deleted since.
-pub(crate) const PART: u32 = 20;
 /// How often what waits is counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// How often room is freed; more often while a sweep does not free all, for a part of the time that is

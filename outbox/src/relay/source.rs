@@ -12,6 +12,9 @@ pub(crate) const PAGE_MAX: usize = 1_000;
 /// The most bytes of a page of more than one row.
 pub(crate) const PAGE_BYTES: usize = 4 << 20;
 
+/// What takes long comes less often than it would: it has a part of the time that is one of so many.
+/// Beside a snapshot that is held for long, the database walks over all rows that were deleted since.
+pub(crate) const PART: u32 = 20;
 /// The most groups of deferred rows that a relay knows.
 pub(crate) const GROUPS_MAX: usize = 10_000;
 /// How long other relays leave deferred rows alone that one has taken.

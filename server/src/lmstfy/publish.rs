@@ -274,7 +274,7 @@ enum Sent {
     /// The job of the unique key is this one.
     Before(EventId),
     /// One of the ids was taken, and none was pushed.
-    Taken,
+    Conflict,
 }
 
 /// Pushes jobs under these ids.
@@ -329,7 +329,7 @@ async fn send(
             }
         }
     }
-    failed.map_or(Ok(Sent::Taken), |error| Err(error.into()))
+    failed.map_or(Ok(Sent::Conflict), |error| Err(error.into()))
 }
 
 fn with_options(

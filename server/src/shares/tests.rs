@@ -1,4 +1,4 @@
-//! Who goes where there is no room.
+//! Shares where there is no room: which of them goes.
 
 use super::*;
 

@@ -82,14 +82,12 @@ impl ReplyStore for BusReplies {
 
 /// Returns the queue of the replies to events of a queue.
 fn replies_of(inner: &Arc<Inner>, queue: &QueueName) -> Result<Queue<Raw>> {
-    let name = beside(queue, REPLIES);
-    let replies = Bus::from_inside(Arc::clone(inner)).queue_named(&name)?;
+    let replies = Bus::from_inside(Arc::clone(inner)).queue_named(&beside(queue, REPLIES))?;
     Ok(replies.with_codec(Codec::Raw).encrypted_as(queue))
 }
 
 /// Stores the reply of a consumer that holds a lease, and has half a minute at least to settle it
-/// then; its first reply counts, and that of an earlier lease goes. Without the lease nothing is
-/// done, and settling says so.
+/// then; its first reply counts, not that of an earlier lease. Without the lease nothing is done.
 ///
 /// # Errors
 ///
@@ -195,28 +193,26 @@ async fn store_in(
     let push = |on_taken| {
         let reply = replies.event(Raw::from(reply));
         let reply = reply.unique(reply_key(queue, *id), on_taken);
-        let mut reply = reply.header(PUSHED_HEADER, &pushed).after(REPLY_KEPT);
-        if let Some(lease) = &lease {
-            reply = reply.header(LEASE_HEADER, lease);
-        }
+        let reply = reply.header(PUSHED_HEADER, &pushed).after(REPLY_KEPT);
+        let reply = lease
+            .iter()
+            .fold(reply, |it, lease| it.header(LEASE_HEADER, lease));
         reply.expires_after(REPLY_KEPT).push()
     };
     if push(Unique::Keep).await?.is_duplicate() {
         let found = find(&replies, queue, *id).await?;
-        let is_same = found.is_some_and(|found| {
-            let same_lease = lease.is_none() || header(&found, LEASE_HEADER) == lease.as_ref();
-            same_lease && header(&found, PUSHED_HEADER) == Some(&pushed)
+        let is_same = found.is_some_and(|it| {
+            (lease.is_none() || header(&it, LEASE_HEADER) == lease.as_ref())
+                && header(&it, PUSHED_HEADER) == Some(&pushed)
         });
-        if is_same {
-            return Ok(());
+        if !is_same {
+            push(Unique::Replace).await?;
         }
-        push(Unique::Replace).await?;
     }
     if fastrand::usize(..EXPIRED_AT_ONCE / 2) == 0 {
-        // Whatever is due has expired: leasing it removes it, and returns nothing.
+        // Whatever is due has expired: leasing it removes it. This one is stored in any case.
         let expired = replies.lease(EXPIRED_AT_ONCE, Duration::from_secs(1));
         if let Err(error) = expired.send().await {
-            // This one is stored all the same.
             panics::reported(|| tracing::debug!(%error, "expired replies not removed"));
         }
     }

@@ -47,7 +47,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-shares-without-bound",
         "a token has as much of what tokens share as there is",
-        &[never("Shares::make_room", "is_over(of_token, $)")],
+        &[never("Shares::make_room", "$is_over($of_token, self.bounds.of_each)")],
         server("names_that_one_polls_keep_no_other_from_polling"),
     ),
     Served.bug(
@@ -71,7 +71,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-expiry-by-its-own-clock",
         "a token expires when it does by the clock of each server",
-        &[drop("RemoteState::version", "self.ahead.note($..);")],
+        &[drop("RemoteState::versions", "self.ahead.note($..);")],
         server("a_token_expires_for_all_servers_at_once_whatever_their_clocks_say"),
     ),
     Served.bug(
@@ -370,7 +370,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-schedule-taken-over",
         "a token takes over a schedule of a queue that it is not for",
-        &[never("v1::schedules::set", "!$is_ours")],
+        &[always("Confined::check_set", "$link.removed || $")],
         server("a_token_of_a_queue_has_the_schedules_of_that_queue"),
     ),
     Served.bug(
