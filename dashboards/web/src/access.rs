@@ -152,6 +152,11 @@ impl User {
         }
     }
 
+    /// Whether the user sees every queue of the own namespace.
+    pub(crate) fn sees_whole_namespace(&self) -> bool {
+        self.sees_all() || self.is_of_whole_namespace
+    }
+
     pub(crate) fn sees_all(&self) -> bool {
         self.queues.is_none() && self.namespace.is_none()
     }

@@ -21,7 +21,8 @@ pub(crate) const LEFT_FOR: Duration = Duration::from_secs(600);
 const DONE_MAX: u32 = 10_000;
 
 /// The table of deferred rows. Those that are settled are deleted, and stay in the way of each look for
-/// others for as long as somebody holds an old snapshot.
+/// others for as long as somebody holds an old snapshot. A relay that was granted its rights before it
+/// was truncated leaves them there.
 const DEFERRED: &str = "duly_outbox_deferred";
 
 /// Returns the statement that lists what may be truncated, if it has more than `room` bytes: the
@@ -41,7 +42,10 @@ pub(crate) fn candidates(room: u64, has_deferred: bool) -> String {
             steps = crate::postgres::step::STEPS_IN_PART
         ));
     }
-    parts.push(format!("select '{DEFERRED}', {}", !has_deferred));
+    parts.push(format!(
+        "select '{DEFERRED}', {} and has_table_privilege('{DEFERRED}', 'truncate')",
+        !has_deferred
+    ));
     format!(
         "select name from ({}) as parts where is_free and pg_relation_size(name::regclass) > {room}",
         parts.join(" union all ")

@@ -7,7 +7,7 @@ use std::time::Duration;
 use duly::__outbox::delay_after;
 use tokio::time::Instant;
 
-use crate::relay::source::{GROUPS_MAX, PAGE_MAX, PART};
+use crate::relay::source::{GROUPS_MAX, PAGE_MAX, paced};
 
 /// A store that has taken nothing for so long may be away as a whole.
 const AWAY_AFTER: Duration = Duration::from_secs(10);
@@ -95,7 +95,7 @@ impl Groups {
                 limit: 1,
             };
         };
-        let scan_max = SCAN_MAX.max(PART * group.scan.begin);
+        let scan_max = paced(SCAN_MAX, group.scan.begin);
         let is_old = |began| now.saturating_duration_since(began) >= scan_max;
         if group.failures == 0 && group.scan.began.is_some_and(is_old) {
             group.scan = Scan::default();

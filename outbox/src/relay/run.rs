@@ -16,7 +16,7 @@ use crate::relay::options::RelayOptions;
 use crate::relay::pushes::Pushes;
 use crate::relay::report::{OutcomeCounts, Report};
 use crate::relay::settle::{closing, passed};
-use crate::relay::source::{PAGE_MAX, PART, Source, TakeReply};
+use crate::relay::source::{PAGE_MAX, Source, TakeReply, paced};
 
 /// For so long after the last event, or the last push of this process, the outbox is read often.
 const BUSY_FOR: Duration = Duration::from_secs(1);
@@ -332,7 +332,7 @@ impl<S: Source> Run<S> {
         }
         self.group_list.listed(&mut names);
         self.groups.found(names, now);
-        self.list_at = next(now, GROUPS_EVERY);
+        self.list_at = now + paced(GROUPS_EVERY, now.elapsed());
         Ok(())
     }
 
@@ -344,10 +344,10 @@ impl<S: Source> Run<S> {
     async fn housekeep(&mut self) {
         let now = Instant::now();
         if now >= self.count_at && self.may_housekeep() {
-            let waiting = self.call(move |it| it.waiting()).await;
-            self.count_at = next(now, COUNT_EVERY);
-            match waiting {
+            self.count_at = now + COUNT_EVERY;
+            match self.call(move |it| it.waiting()).await {
                 Ok(waiting) => {
+                    self.count_at = now + paced(COUNT_EVERY, now.elapsed());
                     self.deferred = waiting.deferred;
                     self.report.waiting(waiting);
                 }
@@ -371,9 +371,4 @@ impl<S: Source> Run<S> {
             self.database_failed(&error);
         }
     }
-}
-
-/// Returns when something that began at `began` and is over now comes again.
-fn next(began: Instant, every: Duration) -> Instant {
-    began + every.max(PART * began.elapsed())
 }

@@ -14,7 +14,15 @@ pub(crate) const PAGE_BYTES: usize = 4 << 20;
 
 /// What takes long comes less often than it would: it has a part of the time that is one of so many.
 /// Beside a snapshot that is held for long, the database walks over all rows that were deleted since.
-pub(crate) const PART: u32 = 20;
+const PART: u32 = 20;
+/// But it comes as often as this: one call that took long says little about the next.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Returns how long after the begin of something that takes so long it comes again.
+pub(crate) fn paced(every: Duration, took: Duration) -> Duration {
+    every.max((PART * took).min(PAUSE_MAX))
+}
+
 /// The most groups of deferred rows that a relay knows.
 pub(crate) const GROUPS_MAX: usize = 10_000;
 /// How long other relays leave deferred rows alone that one has taken.

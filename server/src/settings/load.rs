@@ -148,7 +148,7 @@ impl Settings {
                 "outbox.pool is `{pool}`, which is not a pool; add [pools.{pool}], or leave it out"
             ));
         }
-        if self.outbox.done_kept_s < 60 {
+        if self.outbox.url.is_some() && self.outbox.done_kept_s < 60 {
             let seconds = self.outbox.done_kept_s;
             return wrong(format!(
                 "outbox.done_kept_s is {seconds}; it must be at least 60"

@@ -218,13 +218,20 @@ pub(super) async fn set(
     let before = schedules.get(&name).await?;
     app.note_queue(pool.name(), &path.namespace, queue).await?;
     let set = schedules.set(&name, options.clone()).await;
-    set.map_err(|error| match error.kind() {
-        ErrorKind::Conflict => {
+    if let Err(error) = set {
+        // Or a bus that works on it does not end.
+        let is_taken = error.kind() == ErrorKind::Conflict
+            && pool.bus().schedules().get(&name).await?.is_some_and(|it| {
+                let of = it.options.queue().as_str();
+                let of = of.split_once('.').map_or(of, |(_, queue)| queue);
+                grant.allows(Scope::Admin, of).is_err()
+            });
+        if is_taken {
             let text = "the name is taken by a schedule of a queue that the token is not for";
-            Problem::new(StatusCode::FORBIDDEN, "forbidden", text)
+            return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", text));
         }
-        _ => error.into(),
-    })?;
+        return Err(error.into());
+    }
     audit(&app, &headers, "schedule set", (pool, &path)).await;
     let schedule = schedules.get(&name).await?;
     let view = schedule.and_then(|it| view(&path.namespace, &it));

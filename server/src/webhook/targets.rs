@@ -146,7 +146,12 @@ fn no_room(of_namespace: usize, of_all: usize) -> Option<String> {
             ));
         }
     };
-    let text = || format!("there are {of_all} webhooks in all namespaces, the most of a server");
+    let text = || {
+        format!(
+            "there are {of_all} webhooks in all namespaces, the most of a server but for those that \
+             are kept for namespaces with less than {TARGETS_FEW}"
+        )
+    };
     (of_all >= most).then(text)
 }
 

@@ -86,10 +86,9 @@ async fn read(
     (fields, queue): (&Fields, Option<&QueueName>),
     before: Option<AuditCursor>,
 ) -> Result<Page<AuditLine, AuditCursor>> {
-    let sees_all_of = |namespace| user.sees(&format!("{namespace}.*"));
     let mut filter = AuditFilter {
         // Where a page ends would tell of the lines of other namespaces, and of other queues.
-        only_target: !user.namespace().is_none_or(sees_all_of),
+        only_target: !user.sees_whole_namespace(),
         namespace: user.namespace().map(str::to_owned),
         target: queue.map(QueueName::to_string),
         ..AuditFilter::default()

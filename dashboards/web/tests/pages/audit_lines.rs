@@ -20,7 +20,7 @@ async fn what_was_done_to_every_queue_was_done_to_each() {
         added.unwrap();
     }
     let of_shop = User::new("ben", Role::View).only(|queue| queue.starts_with("shop."));
-    let of_shop = of_shop.only_schedules_of("shop");
+    let of_shop = of_shop.only_schedules_of("shop").whole_namespace();
     let all = User::new("eve", Role::View);
     for (user, seen) in [
         (all, &["customer:42", "customer:43"][..]),
