@@ -265,8 +265,9 @@ local function push(i)
     local fingerprint = known and sub(known, 5, 12) or it.fingerprint
     local same = fingerprint == sub(body, 5, 12)
     reply[#reply + 1] = { i, same and 1 or 3, due_of(id, it, page), id }
-    if same and has_extras(body) and not (it and (it.keyless or it.kind == "D" or has_ended(it.kind))) then
-      local _, unique = keys_of(body)
+    local may_lack_key = same and known and has_extras(known)
+    if may_lack_key and not (it and (it.keyless or it.kind == "D" or has_ended(it.kind))) then
+      local _, unique = keys_of(known) -- of the event that is there: this push may say another
       if unique and call("HEXISTS", UNIQUE, unique) == 0 then -- left by a call that failed
         call("HSET", UNIQUE, unique, id)
       end
