@@ -191,11 +191,17 @@ async fn an_occurrence_by_hand_that_the_store_does_not_take_is_an_error() {
     bus.settle().await;
     let first = bus.schedules().run_now("daily").await.unwrap();
     let queue = bus.queue_named::<u64>("report").unwrap();
-    let soon = bus.now() + Duration::from_secs(30);
-    for number in 0..100 {
-        let made = soon + Duration::from_millis(number);
-        let id = EventId::from_parts(made, first.bucket(), number);
-        queue.event(number).id(id).after(DAY).push().await.unwrap();
+    // Until one of this millisecond is forgotten, which closes the bucket to others of it.
+    for number in 0.. {
+        let id = EventId::from_parts(bus.now(), first.bucket(), number);
+        match queue.event(number).id(id).after(DAY).push().await {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+                break;
+            }
+        }
+        assert!(number < 100, "nothing is forgotten");
         let cancelled = queue.cancel(id).await.unwrap();
         assert_eq!(cancelled, CancelOutcome::Cancelled);
     }
