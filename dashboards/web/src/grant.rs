@@ -40,6 +40,16 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
+    /// Returns that of what goes through one queue, or through all of these, which are those that the
+    /// user sees.
+    pub(crate) fn of(user: &User, queue: Option<&str>, queues: &[QueueName]) -> Self {
+        match queue {
+            Some(queue) => Self::Queue(queue.to_owned()),
+            None if user.sees_all() => Self::EveryQueue,
+            None => Self::Queues(queues.into()),
+        }
+    }
+
     /// Whether a user sees all of it.
     pub(crate) fn is_seen_by(&self, user: &User) -> bool {
         match self {

@@ -41,6 +41,8 @@ pub(crate) struct Sweep {
     pub(crate) id: u64,
     /// What it does, in words.
     pub(crate) what: String,
+    /// What it is done to, as the audit says it.
+    pub(crate) targets: Vec<String>,
     pub(crate) owner: Owner,
     /// The queues that it is confined to.
     pub(crate) extent: Extent,
@@ -159,7 +161,7 @@ impl Sweeps {
     pub(crate) fn start(
         &self,
         (work, grant): (Work, Grant),
-        (what, user, extent): (String, &User, Extent),
+        (what, targets, user, extent): (String, Vec<String>, &User, Extent),
         (bus, rate): (Bus, f64),
     ) -> Option<Arc<Sweep>> {
         let mut list = self.list.lock();
@@ -190,6 +192,7 @@ impl Sweeps {
         let sweep = Arc::new(Sweep {
             id: self.next.fetch_add(1, Ordering::Relaxed),
             what,
+            targets,
             owner,
             extent,
             done: AtomicU64::new(0),

@@ -3,9 +3,9 @@
 use duly::QueueName;
 
 use super::DRY_RUN;
-use super::input::{rate, too_many};
+use super::input::rate;
 use super::kind::Action;
-use super::lines::lines;
+use super::sweep::{start, targets};
 use crate::app::App;
 use crate::error::{PageError, Result};
 use crate::grant::Extent;
@@ -64,28 +64,16 @@ pub(super) async fn sweep(
         let letters = of_queues(filter.letters(&app.bus), &queues);
         let page = in_time(letters.limit(DRY_RUN).page()).await?;
         let found = page.items.into_iter().map(|letter| letter.queue);
-        lines(&found.collect(), page.next.is_none(), &of_what)
+        targets(&found.collect(), page.next.is_none(), &of_what)
     };
-    let verb = match action {
-        Action::DropAll => "Drop",
-        _ => "Revive",
+    let extent = Extent::of(&visit.user, filter.queue.as_deref(), &queues);
+    let actor = visit.user.name.clone();
+    let make = Box::new(move |bus: &duly::Bus| filter.letters(bus).by(&actor));
+    let (work, verb) = match action {
+        Action::DropAll => (Work::Drop(make, queues), "Drop"),
+        _ => (Work::Revive(make, queues), "Revive"),
     };
     let what = format!("{verb} {of_what}, {rate} in a second");
-    let extent = match &filter.queue {
-        Some(queue) => Extent::Queue(queue.clone()),
-        None if queues.is_empty() => Extent::EveryQueue,
-        None => Extent::Queues(queues.clone().into()),
-    };
-    let (user, actor) = (&visit.user, visit.user.name.clone());
-    let make = Box::new(move |bus: &duly::Bus| filter.letters(bus).by(&actor));
-    let work = match action {
-        Action::DropAll => Work::Drop(make, queues),
-        _ => Work::Revive(make, queues),
-    };
-    let grant = visit.grant(app, action.role(), extent.clone());
-    let started = app
-        .sweeps
-        .start((work, grant), (what, user, extent), (app.bus.clone(), rate));
-    started.ok_or_else(too_many)?;
+    start(app, visit, action, (work, what, rate), (extent, &targets))?;
     Ok(("The sweep has begun.".to_owned(), targets))
 }

@@ -5,9 +5,9 @@ use duly::admin::Events;
 use duly::time::When;
 
 use super::DRY_RUN;
-use super::input::{due, known, meant, rate, too_many};
+use super::input::{due, known, meant, rate};
 use super::kind::Action;
-use super::lines::lines;
+use super::sweep::{start, targets};
 use crate::app::App;
 use crate::error::{PageError, Result};
 use crate::grant::Extent;
@@ -79,21 +79,15 @@ pub(super) async fn sweep(
     let place = filter.exact_place()?;
     let words = filter.words(&visit.user);
     let of_what = format!("events {words}");
-    let (targets, extent) = if let Some(queue) = &filter.queue {
-        let extent = Extent::Queue(queue.clone());
-        (vec![format!("{queue}, {of_what}")], extent)
+    let targets = if let Some(queue) = &filter.queue {
+        vec![format!("{queue}, {of_what}")]
     } else {
         let found = filter.events(&app.bus, place, &queues).limit(DRY_RUN);
         let list = in_time(found.list(None)).await?;
-        let of = list.items.into_iter().map(|event| event.queue);
-        let targets = lines(&of.collect(), list.next.is_none(), &of_what);
-        let extent = if visit.user.sees_all() {
-            Extent::EveryQueue
-        } else {
-            Extent::Queues(queues.clone().into())
-        };
-        (targets, extent)
+        let found = list.items.into_iter().map(|event| event.queue);
+        targets(&found.collect(), list.next.is_none(), &of_what)
     };
+    let extent = Extent::of(&visit.user, filter.queue.as_deref(), &queues);
     let make: Query<Events> = Box::new(move |bus| filter.events(bus, place, &queues));
     let (work, verb) = match action {
         Action::CancelAll => (Work::Cancel(make), "Cancel"),
@@ -101,24 +95,8 @@ pub(super) async fn sweep(
         _ => (Work::Reschedule(make, due(fields)?), "Reschedule"),
     };
     let what = format!("{verb} {of_what}, {rate} in a second");
-    start(app, visit, action, (work, what, extent, rate))?;
+    start(app, visit, action, (work, what, rate), (extent, &targets))?;
     Ok(("The sweep has begun.".to_owned(), targets))
-}
-
-fn start(
-    app: &App,
-    visit: &Visit,
-    action: Action,
-    (work, what, extent, rate): (Work, String, Extent, f64),
-) -> Result<()> {
-    let grant = visit.grant(app, action.role(), extent.clone());
-    let started = app.sweeps.start(
-        (work, grant),
-        (what, &visit.user, extent),
-        (app.bus.clone(), rate),
-    );
-    started.ok_or_else(too_many)?;
-    Ok(())
 }
 
 /// Returns the queue that a purge is of.
@@ -142,14 +120,19 @@ pub(super) async fn asked_purge(
 }
 
 /// Starts a purge; returns what was done, and to what.
-pub(super) async fn purge(app: &App, visit: &Visit, fields: &Fields) -> Result<(String, String)> {
+pub(super) async fn purge(
+    app: &App,
+    visit: &Visit,
+    fields: &Fields,
+) -> Result<(String, Vec<String>)> {
     let queue = purged(app, visit, fields).await?;
     let rate = rate(fields)?;
     let name = queue.clone();
     let make: Query<Events> = Box::new(move |bus| bus.events().queue(&name));
     let what = format!("Purge queue {queue}, {rate} in a second");
     let extent = Extent::Queue(queue.to_string());
-    let work = (Work::Cancel(make), what, extent, rate);
-    start(app, visit, Action::Purge, work)?;
-    Ok(("The purge has begun.".to_owned(), queue.to_string()))
+    let targets = vec![queue.to_string()];
+    let work = (Work::Cancel(make), what, rate);
+    start(app, visit, Action::Purge, work, (extent, &targets))?;
+    Ok(("The purge has begun.".to_owned(), targets))
 }

@@ -6,16 +6,17 @@ mod dead;
 mod events;
 mod input;
 mod kind;
-mod lines;
 mod perform;
 mod replay;
 mod schedule;
+mod sweep;
 
 use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
+use futures_util::future::join_all;
 
 use self::kind::Action;
 use crate::app::App;
@@ -322,14 +323,17 @@ async fn done(app: &App, visit: &Visit, action: Action, fields: &Fields) -> Resu
     }
     let (done, targets) = match action {
         Action::ReviveAll | Action::DropAll => dead::sweep(app, visit, action, fields).await?,
+        Action::Purge => events::purge(app, visit, fields).await?,
+        Action::Replay => replay::sweep(app, visit, fields).await?,
+        Action::Stop => sweep::stop(app, visit, fields)?,
         _ if action.is_of_events() => events::sweep(app, visit, action, fields).await?,
         _ => {
             let (done, target) = perform::perform(app, visit, action, fields).await?;
             (done, vec![target])
         }
     };
-    for target in &targets {
-        app.audit(&visit.user, action.audited(), target).await;
-    }
+    let lines = targets.iter();
+    let lines = lines.map(|target| app.audit(&visit.user, action.audited(), target));
+    join_all(lines).await;
     Ok(done)
 }

@@ -8,7 +8,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::input::{due, known, meant, number};
 use super::kind::Action;
-use super::{events, replay, schedule};
+use super::schedule;
 use crate::access::Role;
 use crate::app::App;
 use crate::error::{PageError, Result};
@@ -21,7 +21,7 @@ use crate::text::{self, Fields};
 /// The most queues of a user's namespace with settings: a store keeps those of 10,000 queues.
 const SET_MAX: usize = 1_000;
 
-/// Does an action; returns what was done, and to what.
+/// Does an action on a queue, an event or a schedule; returns what was done, and to what.
 pub(super) async fn perform(
     app: &App,
     visit: &Visit,
@@ -29,14 +29,8 @@ pub(super) async fn perform(
     fields: &Fields,
 ) -> Result<(String, String)> {
     let bus = &app.bus;
-    match action {
-        Action::Purge => return events::purge(app, visit, fields).await,
-        Action::Replay => return replay::sweep(app, visit, fields).await,
-        Action::Stop => return stop(app, visit, fields),
-        _ if action.is_of_schedule() => {
-            return schedule::perform(app, visit, action, fields).await;
-        }
-        _ => {}
+    if action.is_of_schedule() {
+        return schedule::perform(app, visit, action, fields).await;
     }
     let queue = name_of(visit, fields.get("queue").unwrap_or_default())?;
     let done = match action {
@@ -163,22 +157,4 @@ fn gone(id: EventId, state: &str) -> PageError {
         StatusCode::CONFLICT,
         format!("nothing was done: event {id} is {state}"),
     )
-}
-
-fn stop(app: &App, visit: &Visit, fields: &Fields) -> Result<(String, String)> {
-    let id = fields.get("id").and_then(|id| id.parse::<u64>().ok());
-    let sweeps = app.sweeps.list();
-    let sweep = sweeps.iter().find(|sweep| Some(sweep.id) == id);
-    let sweep = sweep.filter(|sweep| sweep.extent.is_seen_by(&visit.user));
-    let sweep = sweep.ok_or_else(|| PageError::not_found("there is no such sweep"))?;
-    if sweep.owner.user != visit.user.name {
-        visit.needs(Role::Admin)?;
-    }
-    sweep.stop();
-    let queue = match &sweep.extent {
-        Extent::Queue(queue) => queue,
-        _ => "every queue",
-    };
-    let target = format!("{queue}, {}", sweep.what);
-    Ok(("The sweep stops.".to_owned(), target))
 }

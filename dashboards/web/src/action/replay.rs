@@ -1,7 +1,8 @@
 //! A sweep over the records that a filter finds: what had ended is pushed once more.
 
-use super::input::{rate, too_many};
+use super::input::rate;
 use super::kind::Action;
+use super::sweep::start;
 use super::{Input, SWEEP_RATE};
 use crate::app::App;
 use crate::error::{PageError, Result};
@@ -125,7 +126,11 @@ pub(super) fn inputs() -> Vec<Input> {
 }
 
 /// Starts a replay; returns what was done, and to what.
-pub(super) async fn sweep(app: &App, visit: &Visit, fields: &Fields) -> Result<(String, String)> {
+pub(super) async fn sweep(
+    app: &App,
+    visit: &Visit,
+    fields: &Fields,
+) -> Result<(String, Vec<String>)> {
     let queue = queue_of(fields)?.to_owned();
     let rate = rate(fields)?;
     let records = records(app, visit, fields)?;
@@ -141,17 +146,16 @@ pub(super) async fn sweep(app: &App, visit: &Visit, fields: &Fields) -> Result<(
     named.map_err(|error| PageError::of_field(error, "name"))?;
     let words = words(fields);
     let name = shown(name, 128);
-    let target = format!("{queue}{words}, replay {name}");
-    let grant = visit.grant(app, Action::Replay.role(), Extent::Queue(queue.clone()));
-    let started = app.sweeps.start(
-        (Work::Replay(Box::new(records), replay), grant),
-        (
-            format!("Replay records of queue {queue}{words}, as {name}, {rate} in a second"),
-            &visit.user,
-            Extent::Queue(queue),
-        ),
-        (app.bus.clone(), rate),
-    );
-    started.ok_or_else(too_many)?;
-    Ok(("The replay has begun.".to_owned(), target))
+    let what = format!("Replay records of queue {queue}{words}, as {name}, {rate} in a second");
+    let work = Work::Replay(Box::new(records), replay);
+    let targets = vec![format!("{queue}{words}, replay {name}")];
+    let extent = Extent::Queue(queue);
+    start(
+        app,
+        visit,
+        Action::Replay,
+        (work, what, rate),
+        (extent, &targets),
+    )?;
+    Ok(("The replay has begun.".to_owned(), targets))
 }

@@ -44,17 +44,34 @@ async fn a_sweep_over_every_queue_has_a_line_in_each_that_it_finds() {
         ("third.mail", "customer:43"),
     ] {
         let queue = site.bus.queue_named::<u64>(queue).unwrap();
-        let event = queue.event(7).after(Duration::from_secs(3_600)).key(key);
-        event.push().await.unwrap();
+        // Enough that the sweep is under way when it is stopped.
+        for number in 0..30 {
+            let event = queue.event(number).after(Duration::from_secs(3_600));
+            event.key(key).push().await.unwrap();
+        }
     }
     let asked = site.get("/act/cancel-all?in=key&q=customer:42").await;
-    let fields = [("in", "key"), ("q", "customer:42"), ("csrf", asked.csrf())];
+    let csrf = asked.csrf();
+    let fields = [
+        ("in", "key"),
+        ("q", "customer:42"),
+        ("rate", "1"),
+        ("csrf", csrf),
+    ];
     assert_eq!(site.post("/act/cancel-all", &fields).await.status, 303);
-    for (namespace, many) in [("shop", 1), ("other", 1), ("third", 0)] {
+    // Who stops it leaves one where it left one.
+    let page = site.get("/find").await;
+    let (_, id) = page.text.split_once("/act/stop?id=").unwrap();
+    let id = id.split('&').next().unwrap();
+    let fields = [("id", id), ("from", "find"), ("csrf", csrf)];
+    assert_eq!(site.post("/act/stop", &fields).await.status, 303);
+    for (namespace, many) in [("shop", 2), ("other", 2), ("third", 0)] {
         let lines = site.bus.audit_of(namespace, None, 10).await.unwrap().items;
         assert_eq!(lines.len(), many, "{namespace}: {lines:?}");
         let names = format!("{namespace}.mail, events of every queue, with key customer:42");
         assert!(lines.iter().all(|line| line.target == names), "{lines:?}");
+        let stops = lines.iter().filter(|line| line.action == "sweep stopped");
+        assert_eq!(stops.count(), many / 2, "{lines:?}");
     }
 }
 
