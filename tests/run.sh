@@ -14,6 +14,7 @@ export CARGO_TERM_COLOR=never NO_COLOR=1
 export CARGO_INCREMENTAL=0 # as in .ci/run, so that the one builds nothing that the other has built
 target=${CARGO_TARGET_DIR:-target}
 at_once=$((4 * $(nproc))) # tests; most of them wait for a server or for a time
+room_min=8 # GB for the files of the tests
 silence=1800 # seconds; a step that prints nothing for so long hangs, however long it may take
 passed=0
 failed=0
@@ -189,6 +190,14 @@ if ! logged cargo test --locked --workspace --all-features --no-run; then
     exit 1
 fi
 printf '   %s s\n' $((SECONDS - began))
+
+# Servers have their files there; on a full disk any test may fail, and none says why.
+room=$(df -Pk "${TMPDIR:-/tmp}" | awk 'NR == 2 { print int($4 / 1048576) }')
+if [ "$room" -lt "$room_min" ]; then
+    echo "${TMPDIR:-/tmp} has $room GB left, and the tests need $room_min: make room, or set TMPDIR" >&2
+    echo "0 passed, 1 failed"
+    exit 1
+fi
 
 # With nextest each test has a limit of its own (.config/nextest.toml), and the others go on.
 if cargo nextest --version >/dev/null 2>&1; then
