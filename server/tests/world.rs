@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use duly_server::{Server, Settings};
-use reqwest::header::HeaderMap;
-use reqwest::{Client, Method, StatusCode};
+use reqwest::header::{HeaderMap, HeaderValue};
+use reqwest::{Client, ClientBuilder, Method, StatusCode};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -22,6 +22,8 @@ pub(crate) enum Place {
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) client: Client,
+    /// The client of the admin listener.
+    admin: Client,
     pub(crate) token: String,
     url: String,
     _folder: TempDir,
@@ -63,12 +65,15 @@ impl Reply {
 }
 
 pub(crate) fn client() -> Client {
+    builder().build().expect("a client")
+}
+
+fn builder() -> ClientBuilder {
     // Another test of this process may have installed it.
     rustls::crypto::ring::default_provider()
         .install_default()
         .ok();
-    let builder = Client::builder().redirect(reqwest::redirect::Policy::none());
-    builder.build().expect("a client")
+    Client::builder().redirect(reqwest::redirect::Policy::none())
 }
 
 impl World {
@@ -88,11 +93,16 @@ impl World {
     }
 
     pub(crate) async fn start_at(folder: TempDir, url: String, more: &str) -> Self {
-        let settings = Settings::from_toml(&settings_text(&url, more)).expect("settings");
-        let server = Server::start(settings).await.expect("a server");
+        let text = settings_text(&url, more);
+        Self::of(&text, client(), (folder, url)).await
+    }
+
+    async fn of(settings: &str, admin: Client, (folder, url): (TempDir, String)) -> Self {
+        let settings = Settings::from_toml(settings).expect("settings");
         let mut world = Self {
-            server,
+            server: Server::start(settings).await.expect("a server"),
             client: client(),
+            admin,
             token: String::new(),
             url,
             _folder: folder,
@@ -103,19 +113,19 @@ impl World {
 
     /// Starts a server in memory, on a clock that is moved by hand.
     pub(crate) async fn start_manual() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let url = "memory:".to_owned();
-        let text = format!("clock = 'manual'\n{}", settings_text(&url, ""));
-        let settings = Settings::from_toml(&text).expect("settings");
-        let mut world = Self {
-            server: Server::start(settings).await.expect("a server"),
-            client: client(),
-            token: String::new(),
-            url,
-            _folder: folder,
-        };
-        world.token = world.new_token("ns", "").await;
-        world
+        let text = manual_text();
+        Self::of(&text, client(), in_memory()).await
+    }
+
+    /// The same with the account `ann`, whose password is `secret`: she is the
+    /// client of the admin listener.
+    pub(crate) async fn start_manual_with_account() -> Self {
+        let text = manual_text().replace("[admin]", "[admin]\naccounts = { ann = 'secret' }");
+        let mut headers = HeaderMap::new();
+        let ann = HeaderValue::from_static("Basic YW5uOnNlY3JldA==");
+        headers.insert("authorization", ann);
+        let admin = builder().default_headers(headers).build();
+        Self::of(&text, admin.expect("a client"), in_memory()).await
     }
 
     /// Starts a server on a file of its own, whose shared state is at another URL.
@@ -128,16 +138,7 @@ impl World {
     /// Starts a server on a store, whose shared state is at another URL.
     pub(crate) async fn start_at_beside(folder: TempDir, url: String, state: &str) -> Self {
         let text = settings_text(&url, "").replace("[log]", &format!("state = '{state}'\n[log]"));
-        let settings = Settings::from_toml(&text).expect("settings");
-        let mut world = Self {
-            server: Server::start(settings).await.expect("a server"),
-            client: client(),
-            token: String::new(),
-            url,
-            _folder: folder,
-        };
-        world.token = world.new_token("ns", "").await;
-        world
+        Self::of(&text, client(), (folder, url)).await
     }
 
     /// Returns the URL of its store.
@@ -157,6 +158,7 @@ impl World {
         Self {
             server: Server::start(settings).await.expect("a server"),
             client: client(),
+            admin: self.admin.clone(),
             token: self.token.clone(),
             url: self.url.clone(),
             _folder: folder,
@@ -179,7 +181,7 @@ impl World {
 
     pub(crate) async fn admin_with(&self, method: Method, path: &str, body: &str) -> Reply {
         let url = format!("http://{}{path}", self.server.admin_address());
-        reply(self.client.request(method, url).body(body.to_owned())).await
+        reply(self.admin.request(method, url).body(body.to_owned())).await
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
@@ -342,6 +344,14 @@ impl LeaseStream {
 pub(crate) fn with_prefix(url: &str) -> String {
     let separator = if url.contains('?') { '&' } else { '?' };
     format!("{url}{separator}prefix={}", servers::prefix())
+}
+
+fn manual_text() -> String {
+    format!("clock = 'manual'\n{}", settings_text("memory:", ""))
+}
+
+fn in_memory() -> (TempDir, String) {
+    (tempfile::tempdir().expect("a folder"), "memory:".to_owned())
 }
 
 fn settings_text(url: &str, more: &str) -> String {

@@ -16,9 +16,8 @@ async fn send(world: &World, method: Method, path: &str, body: &Value) -> Reply 
     crate::world::reply(request.body(body.to_string())).await
 }
 
-/// A store on which three jobs were done yesterday, one queue is paused, and customers wait.
-async fn world() -> World {
-    let world = World::start_manual().await;
+/// Fills a store: three jobs were done yesterday, one queue is paused, customers wait.
+async fn fill(world: &World) {
     for _ in 0..3 {
         world.publish("/api/ns/mail", "{}").await;
         let job = world.consume("/api/ns/mail?timeout=5").await;
@@ -26,21 +25,20 @@ async fn world() -> World {
         let done = world.delete(&format!("/api/ns/mail/job/{id}")).await;
         done.is(204);
     }
-    advance(&world, json!({"by_ms": 30 * HOUR_MS})).await;
+    advance(world, json!({"by_ms": 30 * HOUR_MS})).await;
     for queue in ["mail", "reminders"] {
         for customer in [41, 42, 421] {
             let event = json!({"payload": {"customer": customer}, "delay_ms": HOUR_MS,
                                "key": format!("customer:{customer}")});
             let path = format!("/v1/ns/queues/{queue}/events");
             let events = json!({"events": [event]});
-            let pushed = send(&world, Method::POST, &path, &events).await;
+            let pushed = send(world, Method::POST, &path, &events).await;
             pushed.is(201);
         }
     }
     let pause = json!({"paused": true});
-    let paused = send(&world, Method::PATCH, "/v1/ns/queues/reminders", &pause).await;
+    let paused = send(world, Method::PATCH, "/v1/ns/queues/reminders", &pause).await;
     paused.is(204);
-    world
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,8 +56,33 @@ async fn an_operator_with_a_keyboard_alone_finds_what_is_asked() {
     finds_what_is_asked(("light", 1440, 900), true).await;
 }
 
+/// Who has a token sees the queues of a namespace, and the history of one at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_logs_in_by_a_token_finds_what_is_asked() {
+    let world = World::start_manual_with_account().await;
+    fill(&world).await;
+    let browser = Browser::start().await;
+    browser.looks("light", 390, 844).await;
+    let first = format!("http://{}/dashboard/", world.server.admin_address());
+    browser.goto(&first).await;
+    browser.types("#name", "ns").await;
+    browser
+        .types("#secret", &format!("{}\n", world.token))
+        .await;
+    walk(
+        &world,
+        &browser,
+        async |within, text| browser.press(within, text).await,
+        true,
+    )
+    .await;
+    browser.close().await;
+    world.server.stop().await;
+}
+
 async fn finds_what_is_asked((scheme, width, height): (&str, u32, u32), by_keyboard: bool) {
-    let world = world().await;
+    let world = World::start_manual().await;
+    fill(&world).await;
     let browser = Browser::start().await;
     browser.looks(scheme, width, height).await;
     let press = async |within: &str, text: &str| {
@@ -71,7 +94,13 @@ async fn finds_what_is_asked((scheme, width, height): (&str, u32, u32), by_keybo
     };
     let first = format!("http://{}/dashboard/", world.server.admin_address());
     browser.goto(&first).await;
+    walk(&world, &browser, press, false).await;
+    browser.close().await;
+    world.server.stop().await;
+}
 
+/// Walks to each answer, from the first page.
+async fn walk(world: &World, browser: &Browser, press: impl AsyncFn(&str, &str), sees_some: bool) {
     // Who paused the queue.
     browser.sees("ns.reminders is paused").await;
     let paused = "//li[contains(., 'reminders is paused')]";
@@ -87,12 +116,19 @@ async fn finds_what_is_asked((scheme, width, height): (&str, u32, u32), by_keybo
     assert!(line.contains("ns.reminders"), "{line}");
 
     // The throughput of yesterday, and what was done then.
-    press("//nav", "History").await;
-    browser.sees("All queues").await;
-    assert_eq!(total(&browser, "Done").await, "0");
+    if sees_some {
+        press("//nav", "Queues").await;
+        press("//main", "ns.mail").await;
+        press("//main", "History of this queue").await;
+        browser.sees("ns.mail, ").await;
+    } else {
+        press("//nav", "History").await;
+        browser.sees("All queues").await;
+    }
+    assert_eq!(total(browser, "Done").await, "0");
     press("//main", "Earlier").await;
     browser.sees("Peak").await;
-    assert_eq!(total(&browser, "Done").await, "3");
+    assert_eq!(total(browser, "Done").await, "3");
     press("//dt[.='Peak']/following-sibling::dd", "").await;
     browser.sees("Succeeded").await;
 
@@ -120,11 +156,9 @@ async fn finds_what_is_asked((scheme, width, height): (&str, u32, u32), by_keybo
     browser.sees("2 so far, done").await;
     for queue in ["mail", "reminders"] {
         let path = format!("/v1/ns/queues/{queue}");
-        let left = send(&world, Method::GET, &path, &Value::Null).await.is(200);
+        let left = send(world, Method::GET, &path, &Value::Null).await.is(200);
         assert_eq!(left["scheduled"], 2, "{left}");
     }
-    browser.close().await;
-    world.server.stop().await;
 }
 
 /// Returns a total of the page.
