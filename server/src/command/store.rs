@@ -10,6 +10,7 @@ use duly::codec::Codec;
 use duly::config::Settings;
 use duly::dead_letters::DeadLetterCursor;
 use duly::event::{Payload, State};
+use duly::journal::RecordChoices;
 use duly::records::Cursor;
 use duly::time::Timestamp;
 use duly::{Bus, CancelOutcome, ChangeOutcome, EventId, Queue, QueueName};
@@ -40,7 +41,7 @@ pub(crate) struct Store {
 impl Store {
     /// Opens the store of a URL; one in a file must exist, so that a wrong name is an error and no
     /// new file.
-    pub(crate) async fn open(url: &str, settings: Settings) -> Result<Self> {
+    pub(crate) async fn open(url: &str, mut settings: Settings) -> Result<Self> {
         if let Some(file) = url.strip_prefix("sqlite:") {
             let file = file.strip_prefix("//").unwrap_or(file);
             let file = file.split('?').next().unwrap_or(file);
@@ -50,6 +51,10 @@ impl Store {
                      --server"
                 )));
             }
+        }
+        let journal = settings.records.journal.as_deref();
+        if is_of_one_file(url) || journal.is_some_and(is_of_one_file) {
+            keep_all(&mut settings.records);
         }
         let builder = Bus::builder().settings(settings).store_url(url);
         let bus = builder.only_registered().dynamic_queues();
@@ -358,6 +363,20 @@ impl Source for Store {
     async fn close(self) -> Result<()> {
         Ok(self.bus.shutdown(GRACE).await?)
     }
+}
+
+fn is_of_one_file(url: &str) -> bool {
+    url.starts_with("sqlite:")
+}
+
+/// Keeps every record: a file is pruned by the settings of whoever has it
+/// open, and the program whose file it is may have others, or set them itself. In PostgreSQL the
+/// greatest settings of a day hold, so that these would hold for a day.
+fn keep_all(records: &mut RecordChoices) {
+    records.keep = Some(Duration::MAX);
+    records.keep_minutes = Some(Duration::MAX);
+    records.keep_max = Some(u64::MAX);
+    records.prune_at_once = Some(false);
 }
 
 /// Fails for a queue of duly itself: what is in it is a schedule, a reply or a line of the audit, and

@@ -117,3 +117,23 @@ async fn a_journal_may_be_in_postgresql() {
     crate::world::until("the journal has its tables", recorded).await;
     shop.close().await;
 }
+
+/// A file is pruned by whoever has it open, and a command may run without the settings of its program.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_removes_no_record_that_its_program_keeps() {
+    let shop = Shop::open(Target::Embedded).await;
+    let id = shop.scheduled.to_string();
+    let less = [("DULY__RECORDS__KEEP_MAX", "1".to_owned())];
+    for arguments in [
+        &["queue", "pause", "ns.mail"][..],
+        &["event", "cancel", &id, "--queue", "ns.mail", "--yes"],
+        &["dead", "revive", "--queue", "ns.mail", "--all"],
+        &["doctor"],
+    ] {
+        let ran = shop.run_with(arguments, &less);
+        assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
+    }
+    let buried = with(&["records", "--outcome", "buried"]);
+    let left = shop.run_with(&buried, &less).text().lines().count();
+    assert_eq!(left, 2, "one for each that is dead");
+}
