@@ -11,6 +11,7 @@ use crate::journal::harness::play;
 use crate::journal::postgres::{Schema, connect};
 use crate::journal::postgres_tables::WEEK_US;
 use crate::journal::sample::{START_US, everything, load, many, minutes, prune, record};
+use crate::servers::shared_postgres;
 
 async fn journal(schema: &Schema) -> Arc<dyn Journal> {
     Arc::new(connect(&schema.url()).await)
@@ -57,6 +58,43 @@ fn a_large_week_goes_as_a_whole_once_all_of_it_is_too_old() {
         load(&journal, &records[..10]).await;
         assert_eq!(everything(&journal).await.len(), 51);
         assert_eq!(minutes(&journal).await.len(), 9);
+    });
+}
+
+/// A session that is left in a transaction, or a dump, holds a week for as long as it likes.
+#[test]
+fn while_a_week_is_held_all_else_is_pruned_and_kept_as_agreed() {
+    play(async {
+        let schema = Schema::new();
+        let journal = journal(&schema).await;
+        let records = weeks_apart(8);
+        load(&journal, &records).await;
+        schema.sql("UPDATE weeks SET records = 1000000");
+        let server = shared_postgres().url();
+        let connected = tokio_postgres::connect(&server, tokio_postgres::NoTls);
+        let (reader, connection) = connected.await.expect("a server");
+        let connection = tokio::spawn(connection);
+        let reads = "BEGIN; SELECT count(*) FROM records";
+        let reads = format!("SET search_path TO {}; {reads}", schema.name());
+        reader.batch_execute(&reads).await.expect("a transaction");
+        let week = Duration::from_micros(WEEK_US);
+        let keep = Keep {
+            age: Some(4 * week),
+            count: None,
+            minutes: Some(2 * week),
+            at_once: true,
+        };
+        let now = Timestamp::from_micros_up(START_US + 7 * WEEK_US);
+        let pruned = journal.prune(keep, now).await.expect("a step");
+        assert_eq!(pruned.records, 0, "it is in use");
+        assert_eq!(minutes(&journal).await.len(), 3, "of eight, two weeks back");
+        let noted = "SELECT count(*) FROM pruned WHERE what LIKE 'keep %'";
+        assert_eq!(schema.sql(noted), "3");
+        reader.batch_execute("COMMIT").await.expect("its end");
+        drop(reader);
+        connection.await.expect("no panic").expect("a connection");
+        let pruned = journal.prune(keep, now).await.expect("a step");
+        assert_eq!(pruned.records, 1_000_000, "the oldest week");
     });
 }
 

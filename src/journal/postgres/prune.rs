@@ -26,6 +26,10 @@ const LARGE: i64 = 100_000;
 
 /// How long a step waits for a lock, and others behind it.
 const LOCK_TIMEOUT: &str = "500ms";
+/// How long it waits for a week that should have gone long ago: somebody always loads or reads.
+const LOCK_TIMEOUT_OVERDUE: &str = "5s";
+/// From when on that is: a day, or a part of the number that is kept.
+const OVERDUE_US: i64 = 86_400_000_000;
 
 /// Up to one part in this many of the records kept may exceed their age, to be dropped with their
 /// week.
@@ -41,7 +45,9 @@ struct Oldest {
 
 /// The action on the oldest week.
 enum PruneAction {
-    Drop,
+    Drop {
+        is_overdue: bool,
+    },
     /// Delete the records that finished before then, and in any case this many of the oldest.
     Delete {
         before: i64,
@@ -76,7 +82,7 @@ async fn step(
     keep: Keep,
     now: Timestamp,
 ) -> Result<Result<Pruned, usize>, PgError> {
-    let step = begin(client, scope).await?;
+    let step = begin(client, scope, LOCK_TIMEOUT).await?;
     if let Some(version) = schema::upgraded(&step, &scope.schema).await? {
         return Ok(Err(version));
     }
@@ -95,13 +101,10 @@ async fn step(
         before = ordered(allowed.before);
         pruned.is_held_back |= allowed.is_held_back;
     }
-    let mut emptied = None;
+    let (mut emptied, mut due_week) = (None, None);
     if let Some(oldest) = oldest(&step).await? {
         match due(&oldest, keep, before) {
-            PruneAction::Drop => {
-                pruned.records = drop_week(&step, oldest.week).await?.unsigned_abs();
-                pruned.more = true; // the next week may be due as well
-            }
+            PruneAction::Drop { is_overdue } => due_week = Some((oldest.week, is_overdue)),
             PruneAction::Delete { before, excess } => {
                 let table = weeks::table(oldest.week);
                 // None, although the counters say otherwise: they were removed by hand, uncounted.
@@ -124,16 +127,67 @@ async fn step(
             }
         }
     }
+    // What was done so far stays, whoever holds the week.
     step.commit().await?;
     if let Some(week) = emptied {
         drop_emptied(client, scope, week).await?;
     }
+    if let Some((week, is_overdue)) = due_week {
+        match drop_due(client, scope, week, is_overdue).await? {
+            Ok(records) => {
+                pruned.records = records.unsigned_abs();
+                pruned.more = true; // the next week may be due as well
+            }
+            Err(version) => return Ok(Err(version)),
+        }
+    }
     Ok(Ok(pruned))
 }
 
-async fn begin<'a>(client: &'a mut Client, scope: &Scope) -> Result<Transaction<'a>, PgError> {
+/// Drops a large week in a transaction of its own; returns the number of its records, or the version
+/// of tables that a newer duly has upgraded.
+async fn drop_due(
+    client: &mut Client,
+    scope: &Scope,
+    week: i32,
+    is_overdue: bool,
+) -> Result<Result<i64, usize>, PgError> {
+    let timeout = if is_overdue {
+        LOCK_TIMEOUT_OVERDUE
+    } else {
+        LOCK_TIMEOUT
+    };
+    let dropped = async {
+        let step = begin(client, scope, timeout).await?;
+        if let Some(version) = schema::upgraded(&step, &scope.schema).await? {
+            return Ok(Err(version));
+        }
+        let records = drop_week(&step, week).await?;
+        step.commit().await?;
+        Ok(Ok(records))
+    };
+    let dropped = dropped.await;
+    let is_locked = |fault: &PgError| fault::is_locked(fault);
+    if is_overdue && dropped.as_ref().is_err_and(is_locked) {
+        let table = weeks::table(week);
+        panics::reported(|| {
+            tracing::warn!(
+                table,
+                "records that should have gone a day ago stay: the table was in use for {timeout}; \
+                 a transaction that has read the journal is left open, or a dump is under way"
+            );
+        });
+    }
+    dropped
+}
+
+async fn begin<'a>(
+    client: &'a mut Client,
+    scope: &Scope,
+    lock_timeout: &str,
+) -> Result<Transaction<'a>, PgError> {
     let step = scope.begin(client).await?;
-    step.batch_execute(&format!("SET LOCAL lock_timeout TO '{LOCK_TIMEOUT}'"))
+    step.batch_execute(&format!("SET LOCAL lock_timeout TO '{lock_timeout}'"))
         .await?;
     lock(&step, &scope.schema).await?;
     Ok(step)
@@ -157,8 +211,12 @@ fn due(oldest: &Oldest, keep: Keep, mut before: i64) -> PruneAction {
     let count = keep.count.map_or(i64::MAX, ordered);
     let mut excess = oldest.total.saturating_sub(count);
     if oldest.records > LARGE && weeks::can_be_dropped(oldest.week) {
-        if weeks::end(oldest.week) <= before || oldest.records <= excess {
-            return PruneAction::Drop;
+        let end = weeks::end(oldest.week);
+        if end <= before || oldest.records <= excess {
+            let too_many = excess.saturating_sub(oldest.records);
+            let is_overdue =
+                end.saturating_add(OVERDUE_US) <= before || too_many >= (count / SHARE).max(1);
+            return PruneAction::Drop { is_overdue };
         }
         // Row by row it would take as long as loading them took. It may stay until its end.
         let age = keep.age.map_or(i64::MAX, |age| {
@@ -230,7 +288,7 @@ async fn drop_week(step: &Transaction<'_>, week: i32) -> Result<i64, PgError> {
 /// empty table does no harm.
 async fn drop_emptied(client: &mut Client, scope: &Scope, week: i32) -> Result<(), PgError> {
     let dropped = async {
-        let step = begin(client, scope).await?;
+        let step = begin(client, scope, LOCK_TIMEOUT).await?;
         match drop_week(&step, week).await? {
             0 => step.commit().await,
             _ => step.rollback().await,
