@@ -6,14 +6,14 @@ use std::time::Duration;
 use duly::ErrorKind;
 use duly::event::Payload;
 use duly::journal::{Journal, Keep, PostgresJournal};
-use duly::records::{Numbered, Outcome, Record};
+use duly::records::{Numbered, Outcome, Query, Record};
 use duly::time::Timestamp;
 
 use crate::journal::harness::play;
 use crate::journal::postgres::{Schema, connect};
 use crate::journal::sample::{
-    START_US, batch, batch_of, counted, everything, id, load, many, minutes, queue, record, sorted,
-    with,
+    START_US, batch, batch_of, counted, everything, id, load, many, minutes, numbers, queue,
+    record, sorted, with,
 };
 use crate::servers::shared_postgres;
 
@@ -331,5 +331,32 @@ fn the_examples_of_the_guide_run() {
             // An error would be what it prints, and the server's own words.
             schema.sql(&sql);
         }
+    });
+}
+
+/// A newer duly may know more outcomes; one row of it hides nothing else, and no page ends at it.
+#[test]
+fn rows_that_are_unknown_are_passed_over_and_hide_none_of_the_others() {
+    play(async {
+        let schema = Schema::new();
+        let journal = journal(&schema).await;
+        let records = many(10);
+        load(&journal, &records).await;
+        schema.sql("UPDATE records SET outcome = 'postponed' WHERE number <= 4");
+        schema.sql("UPDATE records SET queue = 'no name' WHERE number = 6");
+        for limit in [1, 2, 3, 20] {
+            for of_queue in [None, Some(records[9].1.queue.clone())] {
+                let query = Query {
+                    limit: Some(limit),
+                    queue: of_queue,
+                    ..Query::default()
+                };
+                let found = numbers(&journal, query).await;
+                assert_eq!(found, [5, 7, 8, 9, 10], "{limit}");
+            }
+        }
+        schema.sql("UPDATE minutes SET outcome = 'postponed' WHERE outcome = 'acked'");
+        let counts = minutes(&journal).await;
+        assert_eq!(counts.len(), counted(&records).len());
     });
 }

@@ -7,7 +7,7 @@ use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::copy::ordered;
 use super::fault::{ErrorContext, PgError};
-use super::row::Columns;
+use super::row::{Columns, unless_damaged};
 use super::scope::Scope;
 use super::weeks;
 use crate::error::Result;
@@ -217,8 +217,10 @@ fn minute(columns: &mut Columns<'_>) -> Result<MinuteStats> {
     let outcomes: Vec<String> = columns.take()?;
     let many: Vec<i64> = columns.take()?;
     for (outcome, many) in outcomes.iter().zip(many) {
-        let outcome: Outcome = columns.parse(outcome)?;
-        minute.outcomes.insert(outcome, many.unsigned_abs());
+        let outcome = columns.parse::<Outcome>(outcome);
+        if let Some(outcome) = unless_damaged(outcome, "counts of an unknown outcome", start) {
+            minute.outcomes.insert(outcome, many.unsigned_abs());
+        }
     }
     let slots: Option<Vec<i16>> = columns.take()?;
     let many: Option<Vec<i64>> = columns.take()?;

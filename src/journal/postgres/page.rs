@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Row, Transaction};
 
 use super::copy::{COLUMNS, ordered, storable};
 use super::fault::{ErrorContext, PgError};
-use super::row::Columns;
+use super::row::{Columns, unless_damaged};
 use super::scope::Scope;
 use crate::error::Result;
 use crate::record::FoundRecords;
@@ -31,20 +31,27 @@ pub(super) async fn page(
 ) -> Result<FoundRecords> {
     let statement = PageSql::of(query);
     let mut found = FoundRecords::default();
-    for row in &statement.rows(client, scope, spot).await? {
+    let rows = statement.rows(client, scope, spot).await?;
+    let mut last = None;
+    for row in &rows {
         if found.records.len() == query.page_len() {
             found.next = found.records.last().map(Cursor::of);
             break;
         }
         let mut columns = Columns::of(row, spot);
         let (is_found, looked_at) = (columns.take::<bool>()?, columns.take::<i64>()?);
-        let numbered = columns.record()?;
-        let place = Cursor::of(&numbered);
+        let place = columns.place()?;
+        last = Some(place);
         if is_found {
-            found.records.push(numbered);
+            let record = columns.record_at(place);
+            let what = "a journal row that is not a record";
+            found.records.extend(unless_damaged(record, what, place));
         }
         // The last record examined: later ones have not been seen.
         found.next = (looked_at == statement.looked_at_max as i64).then_some(place);
+    }
+    if rows.len() > query.page_len() {
+        found.next = found.next.or(last); // some were damaged, and there may be more
     }
     Ok(found)
 }

@@ -1,6 +1,7 @@
 //! Decoding of rows into records.
 
 use std::error::Error as StdError;
+use std::fmt::Display;
 use std::str::FromStr;
 
 use tokio_postgres::Row;
@@ -9,6 +10,7 @@ use tokio_postgres::types::{FromSql, Type};
 use super::fault::ErrorContext;
 use crate::error::{ErrorKind, Result};
 use crate::event::{EventId, Payload, TraceId};
+use crate::panics;
 use crate::record::{Cursor, NodeId, Numbered, Record, Stages};
 use crate::time::Timestamp;
 
@@ -31,6 +33,13 @@ pub(super) struct Columns<'a> {
     row: &'a Row,
     next: usize,
     spot: ErrorContext<'a>,
+}
+
+/// Returns what a row has; `None` if it is damaged, or written by a newer duly. It is logged, and no
+/// reason to hide the others.
+pub(super) fn unless_damaged<T>(read: Result<T>, what: &str, place: impl Display) -> Option<T> {
+    let logged = |error| panics::reported(|| tracing::error!(%place, %error, "skipped {what}"));
+    read.map_err(logged).ok()
 }
 
 impl<'a> Columns<'a> {
@@ -78,9 +87,9 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// Reads all columns of a record, in the order of [`COLUMNS`](super::copy::COLUMNS).
-    pub(super) fn record(&mut self) -> Result<Numbered> {
-        let place = self.place()?;
+    /// Reads the columns of a record behind its place, in the order of
+    /// [`COLUMNS`](super::copy::COLUMNS).
+    pub(super) fn record_at(&mut self, place: Cursor) -> Result<Numbered> {
         let due = Timestamp::from_millis(self.bits()?);
         let stages = Stages {
             moved_us: self.bits()?,
