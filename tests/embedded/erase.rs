@@ -75,3 +75,35 @@ async fn bytes_of_what_is_erased_are_gone_from_a_file_that_was_rewritten() {
     assert!(!holds(folder, "Ann of Arden"));
     stop(start(folder).await).await;
 }
+
+/// The steps of one erasure may be those of two processes: whatever each of them deletes is overwritten.
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_of_what_is_erased_after_a_restart_are_overwritten() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = place.path();
+    let bus = start(folder).await;
+    let queue = bus.queue_named::<String>("plain").expect("a queue");
+    let ann = |number| format!("Ann the {number}th of Arden");
+    let mut ids = Vec::new();
+    for number in 10..20 {
+        // The end of a long payload is on pages that have nothing else.
+        let event = queue.event("x".repeat(20_000) + &ann(number));
+        let event = event.key("customer:8").after(Duration::from_secs(3_600));
+        ids.push(event.push().await.expect("pushed").id());
+    }
+    let page = bus.events().key("customer:8").limit(1).page().await;
+    let page = page.expect("a page");
+    let passed = ids.iter().position(|id| *id == page.items[0].id);
+    let passed = passed.expect("it was pushed") + 10;
+    stop(bus).await;
+
+    let bus = start(folder).await;
+    let next = page.next.expect("nine more");
+    let from = format!("events:{next}").parse().expect("a cursor");
+    let step = bus.erase("customer:8").cancel().step(Some(from)).await;
+    assert_eq!(step.expect("erased").report.cancelled, 9);
+    stop(bus).await;
+    for number in 10..20 {
+        assert_eq!(holds(folder, &ann(number)), number == passed, "{number}");
+    }
+}

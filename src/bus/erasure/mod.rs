@@ -235,6 +235,10 @@ impl Erasure {
                 None
             }
         };
+        if !self.dry_run {
+            // From now on the store overwrites what it deletes, also where this goes on after a restart.
+            self.inner.open()?.erase_records(Vec::new()).await?;
+        }
         match self.end_events(place, report).await? {
             Some(next) => Ok(Some(ErasureCursor::Events(next))),
             None => self.record_step(None, report).await,
@@ -255,10 +259,7 @@ impl Erasure {
         let bus = Bus::from_inside(Arc::clone(&self.inner));
         let actor = self.by.clone().unwrap_or_else(program);
         bus.add_to_audit(&actor, "events of a key erased", &self.target())
-            .await?;
-        // From now on the store overwrites what it deletes.
-        self.inner.open()?.erase_records(Vec::new()).await?;
-        Ok(())
+            .await
     }
 
     fn target(&self) -> String {
