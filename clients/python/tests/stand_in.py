@@ -13,11 +13,11 @@ import httpx
 from duly import AsyncClient
 
 
-def lease_text(payload: object) -> bytes:
+def lease_text(payload: object, token: str = "lease-1") -> bytes:
     """Returns an event of a stream."""
     view = {
         "id": "01KBKSY8Q3X4H1W9V0T5RZ7M2C",
-        "token": "lease-1",
+        "token": token,
         "deadline_ms": 0,
         "attempt": 1,
         "attempts_left": 0,

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from duly import AsyncClient, Backoff, NewEvent, NotFoundError, Problem, UnavailableError, Worker
+from duly import AsyncClient, Backoff, Context, NewEvent, NotFoundError, Problem, UnavailableError, Worker
 from duly.errors import error_of
 from duly.messages import PushManyError
 
@@ -228,6 +228,48 @@ def test_a_stop_takes_one_lease_at_most_of_a_stream_that_it_could_not_drain() ->
 
     asyncio.run(case())
     assert settled == ["release", "ack"]
+
+
+def test_what_waited_for_a_slot_while_its_stream_ended_begins_only_if_its_lease_goes_on() -> None:
+    open_slot = asyncio.Event()
+    begun: list[str] = []
+    settled: list[str] = []
+    streams: list[str] = []
+    workers: list[Worker] = []
+
+    async def stream(token: str) -> AsyncIterator[bytes]:
+        yield lease_text(7, token)
+        if token != "third":
+            await until("it is taken", lambda: len(workers[0]._running) == len(streams))
+        else:
+            await asyncio.Event().wait()
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        *_, token, call = request.url.path.split("/")
+        if call == "stream":
+            streams.append(["first", "second", "third"][len(streams)])
+            return httpx.Response(200, content=stream(streams[-1]))
+        if call == "extend" and token == "second":
+            return httpx.Response(409, json={"kind": "lease_lost"})
+        if call == "settle":
+            settled.append(token)
+        return httpx.Response(204)
+
+    async def handle(payload: int, context: Context) -> None:
+        begun.append(context.lease.token)
+        await open_slot.wait()
+
+    async def case() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
+        client = AsyncClient("http://duly", token="x", namespace="ns", http=http)
+        workers.append(Worker(client, "q", handle, concurrency=1, backoff=QUICK))
+        async with client, running(workers[0]):
+            await until("all are there", lambda: len(workers[0]._running) == 3)
+            open_slot.set()
+            await until("all are over", lambda: not workers[0]._running)
+
+    asyncio.run(case())
+    assert begun == settled == ["first", "third"]
 
 
 UNAVAILABLE = {"problem": {"status": 503, "kind": "unavailable", "title": "", "detail": "away"}}

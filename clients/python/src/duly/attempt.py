@@ -91,8 +91,11 @@ class Attempt:
         ttr: float,
         timeout: float | None,
         threads: Threads,
+        stream: str = "",
     ) -> None:
         self.lease = lease
+        self.stream = stream
+        """The name of the stream that has sent it."""
         self._client = client
         self._handler = handler
         self._ttr = ttr
@@ -111,6 +114,23 @@ class Attempt:
         """Extends the lease at once: it may have been lost."""
         self._check.set()
 
+    async def is_held(self) -> bool:
+        """Extends the lease, and returns whether it goes on as far as is known."""
+        self._check.clear()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        # One that hangs leaves time for another one.
+        limit = max(min(self.ends - begun, self._ttr / EXTENSIONS), 0.001)
+        try:
+            await asyncio.wait_for(self._client.extend(self.lease, self._ttr), limit)
+            self.ends = begun + self._ttr
+        except (LeaseLostError, NotFoundError):
+            return False
+        except (ProblemError, ConnectionFailed, asyncio.TimeoutError) as error:
+            log.warning("lease of %s not extended: %r", self.lease.id, error)
+            return loop.time() < self.ends
+        return True
+
     async def keep(self) -> None:
         """Extends the lease until it is lost; then it returns."""
         loop = asyncio.get_running_loop()
@@ -120,22 +140,12 @@ class Attempt:
             pause = max(min(begun + step, self.ends) - loop.time(), 0.0)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._check.wait(), pause)
-            self._check.clear()
             # Before Python 3.12 `wait_for` swallows a cancel that comes with its result.
             if self._context.lost.is_set():
                 return
             begun = loop.time()
-            # One that hangs leaves time for another one.
-            limit = max(min(self.ends - begun, step), 0.001)
-            try:
-                await asyncio.wait_for(self._client.extend(self.lease, self._ttr), limit)
-                self.ends = begun + self._ttr
-            except (LeaseLostError, NotFoundError):
+            if not await self.is_held():
                 return
-            except (ProblemError, ConnectionFailed, asyncio.TimeoutError) as error:
-                log.warning("lease of %s not extended: %r", self.lease.id, error)
-                if loop.time() >= self.ends:
-                    return
 
     async def run(self) -> Settlement | None:
         """Returns how the attempt ended; `None` if its lease was lost meanwhile."""

@@ -74,6 +74,8 @@ class Worker:
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._name = ""
+        self._live = ""
+        """The name of the stream that goes on, if there is one."""
         self._is_drained = False
         self._undrained = 0
         self._slots = asyncio.Semaphore(concurrency)
@@ -146,24 +148,29 @@ class Worker:
         # What an earlier stream has sent may have been given back when it ended.
         for attempt in self._running.values():
             attempt.check_lease()
+        name = self._live = self._name
         stream = self.client.stream(
-            self.queue, ttr=self._ttr, max_in_flight=self._concurrency, name=self._name
+            self.queue, ttr=self._ttr, max_in_flight=self._concurrency, name=name
         )
-        async for lease in stream:
-            if self._stopping.is_set():
-                await self._hand_back(lease)
-                continue
-            attempt = Attempt(
-                self.client,
-                lease,
-                self._handler,
-                ttr=self._ttr,
-                timeout=self._timeout,
-                threads=threads,
-            )
-            task = asyncio.create_task(self._work(attempt))
-            self._running[task] = attempt
-            task.add_done_callback(self._running.pop)
+        try:
+            async for lease in stream:
+                if self._stopping.is_set():
+                    await self._hand_back(lease)
+                    continue
+                attempt = Attempt(
+                    self.client,
+                    lease,
+                    self._handler,
+                    ttr=self._ttr,
+                    timeout=self._timeout,
+                    threads=threads,
+                    stream=name,
+                )
+                task = asyncio.create_task(self._work(attempt))
+                self._running[task] = attempt
+                task.add_done_callback(self._running.pop)
+        finally:
+            self._live = ""
 
     async def _hand_back(self, lease: Lease) -> None:
         """Releases a lease that came after the stop; undrained, the server would send it again."""
@@ -181,9 +188,7 @@ class Worker:
         try:
             await asyncio.wait_for(self._slots.acquire(), self._ttr * SLOT_WAIT)
             try:
-                settlement = None if self._stopping.is_set() else await attempt.run()
-                if settlement is None and self._stopping.is_set():
-                    settlement = release()
+                settlement = await self._run(attempt)
                 if settlement is not None:
                     await self._settle(attempt.lease, settlement, attempt.ends)
             finally:
@@ -196,6 +201,15 @@ class Worker:
             last = self._settle(attempt.lease, attempt.settlement or release())
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(last, SETTLE_MAX)
+
+    async def _run(self, attempt: Attempt) -> Settlement | None:
+        """Runs an attempt that has a slot; `None` if its lease is lost, and with it its end."""
+        # What a stream has sent may have been given back when it ended.
+        is_sure = self._stopping.is_set() or attempt.stream == self._live
+        if not (is_sure or await attempt.is_held()):
+            log.warning("lease of %s lost before its handler began", attempt.lease.id)
+            return None
+        return release() if self._stopping.is_set() else await attempt.run()
 
     async def _settle(self, lease: Lease, settlement: Settlement, ends: float = 0.0) -> None:
         """Settles a lease, while that goes on again and again where the server is away."""
