@@ -13,7 +13,9 @@ const extensions = 3
 
 // attempt runs a handler for a lease.
 type attempt struct {
-	lease    *Lease
+	lease *Lease
+	// stream is the name of the stream that has sent it.
+	stream   string
 	received time.Time
 	// ends is when the lease ends if no later extension was confirmed.
 	ends time.Time
@@ -24,11 +26,11 @@ type attempt struct {
 	isLost bool
 }
 
-func newAttempt(parent context.Context, lease *Lease, ttr time.Duration) *attempt {
+func newAttempt(parent context.Context, lease *Lease, stream string, ttr time.Duration) *attempt {
 	ctx, cancel := context.WithCancel(parent)
 	now := time.Now()
 	return &attempt{
-		lease: lease, received: now, ends: now.Add(ttr), ctx: ctx, cancel: cancel,
+		lease: lease, stream: stream, received: now, ends: now.Add(ttr), ctx: ctx, cancel: cancel,
 		check: make(chan struct{}, 1),
 	}
 }
@@ -55,32 +57,43 @@ func (a *attempt) keep(w *Worker, done <-chan struct{}) {
 		}
 		timer.Stop()
 		begun = time.Now()
-		// One that hangs leaves time for another one.
-		err := a.extend(w, done, earlier(begun.Add(step), a.ends))
+		isLost, err := a.extend(w, done)
 		select {
 		case <-done:
 			return // what the handler has done is to be settled
 		default:
 		}
-		var problem *Problem
-		isGone := errors.As(err, &problem) && problem.isGone()
-		switch {
-		case err == nil:
-			a.ends = begun.Add(w.ttr)
-		case errors.Is(err, ErrLeaseLost), isGone, !time.Now().Before(a.ends):
+		if isLost {
 			a.isLost = true
 			a.cancel()
 			<-done
 			return
-		default:
+		}
+		if err != nil {
 			w.onError(fmt.Errorf("lease of %s not extended: %w", a.lease.ID, err))
 		}
 	}
 }
 
-// extend extends the lease once; it gives up at a time, and when done is closed.
-func (a *attempt) extend(w *Worker, done <-chan struct{}, until time.Time) error {
-	ctx, cancel := context.WithDeadline(context.Background(), until)
+// isHeld extends the lease before its handler begins, and returns whether it goes on as far as is
+// known.
+func (a *attempt) isHeld(w *Worker) bool {
+	select {
+	case <-a.check:
+	default:
+	}
+	isLost, err := a.extend(w, a.ctx.Done())
+	if err != nil && !isLost {
+		w.onError(fmt.Errorf("lease of %s not extended: %w", a.lease.ID, err))
+	}
+	return !isLost
+}
+
+// extend extends the lease once, and returns whether it is lost. It gives up when done is closed, and
+// in time for another one.
+func (a *attempt) extend(w *Worker, done <-chan struct{}) (isLost bool, err error) {
+	begun := time.Now()
+	ctx, cancel := context.WithDeadline(context.Background(), earlier(begun.Add(w.ttr/extensions), a.ends))
 	defer cancel()
 	go func() {
 		select {
@@ -89,7 +102,14 @@ func (a *attempt) extend(w *Worker, done <-chan struct{}, until time.Time) error
 		case <-ctx.Done():
 		}
 	}()
-	return w.client.Extend(ctx, a.lease, w.ttr)
+	err = w.client.Extend(ctx, a.lease, w.ttr)
+	if err == nil {
+		a.ends = begun.Add(w.ttr)
+		return false, nil
+	}
+	var problem *Problem
+	isGone := errors.As(err, &problem) && problem.isGone()
+	return isGone || errors.Is(err, ErrLeaseLost) || !time.Now().Before(a.ends), err
 }
 
 func earlier(one, other time.Time) time.Time {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path"
 	"reflect"
+	"sort"
 	"strings"
 	"sync"
 	"testing"
@@ -265,6 +266,67 @@ func TestAStopTakesOneLeaseAtMostOfAStreamThatItCouldNotDrain(t *testing.T) {
 	})
 	if !reflect.DeepEqual(settled, []string{`{"outcome":"release"}`, ack}) {
 		t.Error(settled)
+	}
+}
+
+func TestWhatWaitedForASlotWhileItsStreamEndedBeginsOnlyIfItsLeaseGoesOn(t *testing.T) {
+	var mutex sync.Mutex
+	var begun, settled []string
+	streams := 0
+	isBegun, open, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
+		call, token := path.Base(request.URL.Path), path.Base(path.Dir(request.URL.Path))
+		if call == "stream" && streams > 0 {
+			<-isBegun
+		}
+		mutex.Lock()
+		defer mutex.Unlock()
+		switch {
+		case call == "stream" && streams < 3:
+			token = []string{"first", "second", "third"}[streams]
+			streams++
+			fmt.Fprintf(response, "event: lease\ndata: {\"token\": %q}\n\n", token)
+			return
+		case call == "stream":
+			close(open) // the last one is taken
+			response.WriteHeader(http.StatusOK)
+			response.(http.Flusher).Flush()
+			mutex.Unlock()
+			<-over
+			mutex.Lock()
+			return
+		case call == "drain":
+			close(over)
+		case call == "extend" && token == "second":
+			response.WriteHeader(http.StatusConflict)
+			fmt.Fprint(response, `{"kind": "lease_lost"}`)
+			return
+		case call == "settle":
+			settled = append(settled, token)
+		}
+		response.WriteHeader(http.StatusNoContent)
+	})
+	stop := runs(t, client, func(_ context.Context, lease *duly.Lease) error {
+		mutex.Lock()
+		begun = append(begun, lease.Token)
+		if len(begun) == 1 {
+			close(isBegun)
+		}
+		mutex.Unlock()
+		<-open // whatever its context says
+		return nil
+	}, duly.Options{Concurrency: 1, RetryMin: time.Millisecond, RetryMax: time.Millisecond})
+	until(func() bool {
+		mutex.Lock()
+		defer mutex.Unlock()
+		return len(settled) == len(begun) && len(settled) > 1
+	})
+	stop()
+	sort.Strings(begun)
+	sort.Strings(settled)
+	expected := []string{"first", "third"}
+	if !reflect.DeepEqual(begun, expected) || !reflect.DeepEqual(settled, expected) {
+		t.Error(begun, settled)
 	}
 }
 

@@ -54,6 +54,7 @@ type Worker struct {
 
 	mutex    sync.Mutex
 	running  map[*attempt]struct{}
+	live     string // the name of the stream that goes on, if there is one
 	stopping bool
 	drained  bool
 	work     sync.WaitGroup
@@ -145,11 +146,17 @@ func (w *Worker) receive(ctx, handlers context.Context, name string) error {
 	for attempt := range w.running {
 		attempt.checkLease()
 	}
+	w.live = name
 	w.mutex.Unlock()
+	defer func() {
+		w.mutex.Lock()
+		w.live = ""
+		w.mutex.Unlock()
+	}()
 	undrained := 0
 	options := streamOptions{queue: w.queue, name: name, ttr: w.ttr, inFlight: cap(w.slots)}
 	return w.client.stream(ctx, options, func(lease *Lease) {
-		attempt := newAttempt(handlers, lease, w.ttr)
+		attempt := newAttempt(handlers, lease, name, w.ttr)
 		w.mutex.Lock()
 		isStopping := w.stopping
 		if !isStopping {
@@ -181,7 +188,10 @@ func (w *Worker) runAttempt(attempt *attempt) {
 	select {
 	case w.slots <- struct{}{}:
 		defer func() { <-w.slots }()
-		if !w.isStopping() {
+		if isSure := w.goesOn(attempt.stream); !isSure && !attempt.isHeld(w) {
+			w.onError(fmt.Errorf("duly: the lease of %s was lost before its handler began", attempt.lease.ID))
+			settlement = nil
+		} else if !w.isStopping() {
 			settlement = attempt.run(w)
 		}
 	case <-timer.C:
@@ -193,6 +203,14 @@ func (w *Worker) runAttempt(attempt *attempt) {
 	w.mutex.Lock()
 	delete(w.running, attempt)
 	w.mutex.Unlock()
+}
+
+// goesOn reports whether a stream goes on: what it has sent may have been given back when it ended.
+// When the worker stops, nothing begins any more.
+func (w *Worker) goesOn(stream string) bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.stopping || w.live == stream
 }
 
 func (w *Worker) isStopping() bool {
