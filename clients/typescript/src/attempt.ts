@@ -41,6 +41,8 @@ export class Attempt<T> {
   constructor(
     private readonly client: Client,
     readonly lease: Lease<T>,
+    /** The name of the stream that has sent it. */
+    readonly stream: string,
     private readonly handler: Handler<T>,
     private readonly options: AttemptOptions,
   ) {
@@ -88,32 +90,41 @@ export class Attempt<T> {
     return this.#end.signal;
   }
 
+  /** Extends the lease before its handler begins; returns whether it goes on as far as is known. */
+  async isHeld(): Promise<boolean> {
+    await this.#extend(this.#end.signal);
+    return !this.#isLost;
+  }
+
   async #keep(ended: AbortSignal): Promise<void> {
-    const { ttr, onError } = this.options;
-    const step = ttr / EXTENSIONS;
+    const step = this.options.ttr / EXTENSIONS;
     let begun = this.#received;
-    while (!ended.aborted) {
+    while (!ended.aborted && !this.#isLost) {
       const next = Math.min(begun + step, this.#ends);
       await pause(Math.max(next - performance.now(), 0), AbortSignal.any([ended, this.#check.signal]));
       if (ended.aborted) return;
-      this.#check = new AbortController();
       begun = performance.now();
-      // One that hangs leaves time for another one.
-      const limit = Math.max(Math.min(this.#ends - begun, step), 1);
-      try {
-        await within(limit, ended, (signal) => this.client.extend(this.lease, ttr, signal));
-        this.#ends = begun + ttr;
-      } catch (error) {
-        if (ended.aborted) return;
-        const problem = error instanceof ProblemError ? error.problem : undefined;
-        const isGone = problem?.status === 404 && !isOfProxy(problem);
-        if (error instanceof LeaseLostError || isGone || performance.now() >= this.#ends) {
-          this.#isLost = true;
-          this.abort(new Error(`the lease of ${this.lease.id} is lost`));
-          return;
-        }
-        onError(error);
-      }
+      await this.#extend(ended);
+    }
+  }
+
+  /** Extends the lease once; aborts the handler where it is lost. */
+  async #extend(ended: AbortSignal): Promise<void> {
+    const { ttr, onError } = this.options;
+    this.#check = new AbortController();
+    const begun = performance.now();
+    // One that hangs leaves time for another one.
+    const limit = Math.max(Math.min(this.#ends - begun, ttr / EXTENSIONS), 1);
+    try {
+      await within(limit, ended, (signal) => this.client.extend(this.lease, ttr, signal));
+      this.#ends = begun + ttr;
+    } catch (error) {
+      if (ended.aborted) return;
+      const problem = error instanceof ProblemError ? error.problem : undefined;
+      const isGone = problem?.status === 404 && !isOfProxy(problem);
+      this.#isLost = error instanceof LeaseLostError || isGone || performance.now() >= this.#ends;
+      if (this.#isLost) this.abort(new Error(`the lease of ${this.lease.id} is lost`));
+      else onError(error);
     }
   }
 

@@ -81,6 +81,8 @@ export class Worker<T = unknown> {
   /** More leases than there are slots come after a reconnection; they wait here. */
   readonly #waiting = new Set<AbortController>();
   #free: number;
+  /** The name of the stream that goes on, if there is one. */
+  #live = "";
   #isDrained = false;
 
   constructor(
@@ -171,16 +173,21 @@ export class Worker<T = unknown> {
     for (const attempt of this.#running.values()) attempt.checkLease();
     let undrained = 0;
     const options = { ttr: this.#attempt.ttr, maxInFlight: this.#concurrency, name, signal };
-    for await (const lease of this.#client.stream<T>(this.queue, options)) {
-      if (this.#stopping.signal.aborted) {
-        await this.#drainStream(name); // or the server would send it again
-        await this.#settle(lease, release());
-        if (!this.#isDrained) await pause(pauseAfter((undrained += 1), this.#backoff), signal);
-        continue;
+    this.#live = name;
+    try {
+      for await (const lease of this.#client.stream<T>(this.queue, options)) {
+        if (this.#stopping.signal.aborted) {
+          await this.#drainStream(name); // or the server would send it again
+          await this.#settle(lease, release());
+          if (!this.#isDrained) await pause(pauseAfter((undrained += 1), this.#backoff), signal);
+          continue;
+        }
+        const attempt = new Attempt(this.#client, lease, name, this.handler, this.#attempt);
+        const work: Promise<void> = this.#work(attempt).finally(() => this.#running.delete(work));
+        this.#running.set(work, attempt);
       }
-      const attempt = new Attempt(this.#client, lease, this.handler, this.#attempt);
-      const work: Promise<void> = this.#work(attempt).finally(() => this.#running.delete(work));
-      this.#running.set(work, attempt);
+    } finally {
+      this.#live = "";
     }
   }
 
@@ -190,9 +197,7 @@ export class Worker<T = unknown> {
       return this.#settle(attempt.lease, release(), attempt);
     }
     try {
-      const isBegun = !this.#stopping.signal.aborted;
-      const ended = isBegun ? await attempt.run() : undefined;
-      const settlement = ended ?? (attempt.isLost ? undefined : release());
+      const settlement = await this.#end(attempt);
       if (settlement) await this.#settle(attempt.lease, settlement, attempt);
     } finally {
       this.#free += 1;
@@ -200,6 +205,19 @@ export class Worker<T = unknown> {
       if (next) this.#waiting.delete(next);
       next?.abort();
     }
+  }
+
+  /** Runs an attempt that has a slot; `undefined` if its lease is lost. */
+  async #end(attempt: Attempt<T>): Promise<Settlement | undefined> {
+    const stopping = this.#stopping.signal;
+    // What a stream has sent may have been given back when it ended.
+    const isSure = stopping.aborted || attempt.stream === this.#live;
+    if (!isSure && !(await attempt.isHeld())) {
+      this.#attempt.onError(new Error(`the lease of ${attempt.lease.id} was lost before its handler began`));
+      return undefined;
+    }
+    const ended = stopping.aborted ? undefined : await attempt.run();
+    return ended ?? (attempt.isLost ? undefined : release());
   }
 
   /** Waits for a slot, and returns whether there is one in time. */

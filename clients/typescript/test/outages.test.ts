@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { expect, test, vi } from "vitest";
 
 import { Client, PushManyError, Worker } from "../src/index.js";
+import type { Context } from "../src/index.js";
 import { standIn, streamLease } from "./stand-in.js";
 import { gate, until } from "./until.js";
 
@@ -162,6 +163,42 @@ test("a stop takes one lease at most of a stream that it could not drain", async
   open();
   await stopped;
   expect(settled).toEqual(["release", "ack"]);
+});
+
+test("what waited for a slot while its stream ended begins only if its lease goes on", async () => {
+  const { opened, open } = gate();
+  const { opened: hasBegun, open: begins } = gate();
+  const begun: string[] = [];
+  const settled: string[] = [];
+  let streams = 0;
+  let stream: ServerResponse | undefined;
+  await using at = await standIn(async (request, response) => {
+    const [token = "", call = ""] = (request.url ?? "").split(/[/?]/).slice(-2);
+    if (request.url?.includes("/stream?")) {
+      const nth = streams;
+      streams += 1;
+      if (nth === 1) await hasBegun;
+      if (nth < 3) streamLease(response, nth, ["first", "second", "third"][nth]);
+      if (nth < 3) return void response.end();
+      open(); // the last one is taken
+      return (stream = response.writeHead(200)).flushHeaders();
+    }
+    if (request.url?.includes("/drain")) stream?.end();
+    if (call === "settle") settled.push(token);
+    const isLost = call === "extend" && token === "second";
+    response.writeHead(isLost ? 409 : 204).end(isLost ? '{"kind": "lease_lost"}' : undefined);
+  });
+  const handler = async (_: unknown, { lease }: Context): Promise<void> => {
+    begun.push(lease.token);
+    begins();
+    await opened;
+  };
+  const client = { url: at.url, ...place };
+  const working = new Worker("q", handler, { client, concurrency: 1, ...quick });
+  await until(() => settled.length > 1 && settled.length === begun.length);
+  await working.stop();
+  expect(begun).toEqual(["first", "third"]);
+  expect(settled).toEqual(begun);
 });
 
 const away = { problem: { status: 503, kind: "unavailable", title: "", detail: "away" } };

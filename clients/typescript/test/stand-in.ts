@@ -25,10 +25,10 @@ export async function forwarded(url: string, request: IncomingMessage): Promise<
 }
 
 /** Responds with a lease of a stream, which stays open. */
-export function streamLease(response: ServerResponse, payload: unknown): void {
+export function streamLease(response: ServerResponse, payload: unknown, token = "lease-1"): void {
   const view = {
     id: "01KBKSY8Q3X4H1W9V0T5RZ7M2C",
-    token: "lease-1",
+    token,
     deadline_ms: 0,
     attempt: 1,
     attempts_left: 0,
