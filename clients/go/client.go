@@ -127,6 +127,21 @@ type request struct {
 	// isOnce is whether it is sent once only, also where it may not have arrived.
 	isOnce bool
 	wait   time.Duration
+	// ends is when it is of no use any more, if that is known: no pause that the server asks for
+	// outlasts that.
+	ends time.Time
+}
+
+// pause returns how long to wait after so many tries.
+func (r *request) pause(tries int, err error) time.Duration {
+	asked := askedPause(err)
+	if left := time.Until(r.ends) / 2; !r.ends.IsZero() && asked > left {
+		asked = left // another try comes in time
+	}
+	if usual := requestBackoff.pause(tries); asked < usual {
+		return usual
+	}
+	return asked
 }
 
 // into reads a response into a value.
@@ -201,10 +216,7 @@ func (c *Client) send(ctx context.Context, r request) error {
 		if err == nil || !mayPass(err) {
 			return err
 		}
-		pause := askedPause(err)
-		if pause == 0 {
-			pause = requestBackoff.pause(tries)
-		}
+		pause := r.pause(tries, err)
 		if r.isOnce || tries == triesMax || ctx.Err() != nil || since(begun)+pause >= repeatsMax {
 			return fmt.Errorf("duly: %s %s: %w", r.method, r.path, err)
 		}
@@ -316,8 +328,13 @@ func (c *Client) Lease(ctx context.Context, queue string, limit int, ttr, wait t
 
 // Settle ends an attempt.
 func (c *Client) Settle(ctx context.Context, lease *Lease, settlement *Settlement) error {
+	return c.settle(ctx, lease, settlement, time.Time{})
+}
+
+// settle ends an attempt whose lease ends at a time, if that is known.
+func (c *Client) settle(ctx context.Context, lease *Lease, settlement *Settlement, ends time.Time) error {
 	path := "/leases/" + url.PathEscape(lease.Token) + "/settle"
-	return c.send(ctx, request{method: http.MethodPost, path: path, body: settlement})
+	return c.send(ctx, request{method: http.MethodPost, path: path, body: settlement, ends: ends})
 }
 
 // drain lets a stream end when all that it has sent is settled.

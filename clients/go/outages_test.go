@@ -162,6 +162,31 @@ func TestASettlementIsRepeatedForAsLongAsItsLeaseGoesOn(t *testing.T) {
 	}
 }
 
+func TestAPauseThatTheServerAsksForDoesNotOutlastTheLeaseThatIsSettled(t *testing.T) {
+	again := make(chan struct{})
+	o := newOutage(t, func(call string, nth int, response http.ResponseWriter, _ *http.Request) bool {
+		isFirst := call == "settle" && nth == 1
+		switch {
+		case isFirst:
+			response.Header().Set("Retry-After", "30")
+			response.WriteHeader(http.StatusServiceUnavailable)
+		case call == "settle" && nth == 2:
+			close(again)
+		}
+		return isFirst
+	})
+	open := make(chan struct{})
+	close(open)
+	handler, _ := waits(open)
+	stop := runs(t, o.client, handler, duly.Options{TTR: time.Second, Grace: -1})
+	select {
+	case <-again:
+	case <-time.After(15 * time.Second):
+		t.Error("it is not repeated")
+	}
+	stop()
+}
+
 func TestAStopWaitsForASettlementNoLongerThanItsGrace(t *testing.T) {
 	o := newOutage(t, func(call string, _ int, response http.ResponseWriter, _ *http.Request) bool {
 		if call == "settle" {

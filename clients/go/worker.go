@@ -242,7 +242,7 @@ func (w *Worker) settle(attempt *attempt, settlement *Settlement) {
 
 // trySettle settles an attempt; where nobody waits for that any more, once more and not for long.
 func (w *Worker) trySettle(attempt *attempt, settlement *Settlement) error {
-	err := w.client.Settle(attempt.ctx, attempt.lease, settlement)
+	err := w.client.settle(attempt.ctx, attempt.lease, settlement, attempt.ends)
 	if err == nil || attempt.ctx.Err() == nil || !mayPass(err) {
 		return err
 	}

@@ -10,7 +10,16 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from duly import AsyncClient, Backoff, Context, NewEvent, NotFoundError, Problem, UnavailableError, Worker
+from duly import (
+    AsyncClient,
+    Backoff,
+    Context,
+    NewEvent,
+    NotFoundError,
+    Problem,
+    UnavailableError,
+    Worker,
+)
 from duly.errors import error_of
 from duly.messages import PushManyError
 
@@ -133,6 +142,23 @@ def test_a_settlement_is_repeated_for_as_long_as_its_lease_goes_on() -> None:
 
     asyncio.run(case())
     assert server.settled == [{"outcome": "ack"}] * 8
+
+
+def test_a_pause_that_the_server_asks_for_does_not_outlast_the_lease_that_is_settled() -> None:
+    async def respond(call: str) -> httpx.Response | None:
+        is_first = call == "settle" and len(server.settled) == 1
+        return httpx.Response(503, headers={"Retry-After": "30"}) if is_first else None
+
+    server = StandIn(lease_text(7), respond=respond)
+
+    async def handle(payload: int) -> None: ...
+
+    async def case() -> None:
+        async with server.client() as client, running(Worker(client, "q", handle, ttr=1, grace=0)):
+            again = until("it is repeated", lambda: len(server.settled) == 2)
+            await asyncio.wait_for(again, 15)
+
+    asyncio.run(case())
 
 
 def test_a_stop_waits_for_a_settlement_no_longer_than_its_grace() -> None:

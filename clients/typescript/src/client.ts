@@ -114,6 +114,8 @@ interface Request<R> {
   readonly wait?: number;
   /** Ends it, and its repeats. */
   readonly signal?: AbortSignal;
+  /** When it is of no use any more: no pause that the server asks for outlasts that. */
+  readonly ends?: number;
 }
 
 function timeOf(at: Date): number {
@@ -287,10 +289,10 @@ export class Client {
     return (await this.#send<LeaseView[]>(request)).map((view) => leaseOf<T>(view));
   }
 
-  /** Ends an attempt. */
-  async settle(lease: Pick<Lease, "token">, settlement: Settlement, signal?: AbortSignal): Promise<void> {
+  /** Ends an attempt; the lease ends at `ends`, by `performance.now()`, if that is known. */
+  async settle(lease: Pick<Lease, "token">, settlement: Settlement, signal?: AbortSignal, ends = Infinity): Promise<void> {
     const path = `/leases/${lease.token}/settle`;
-    await this.#send({ method: "POST", path, body: jsonOf(settlement), ...(signal && { signal }) });
+    await this.#send({ method: "POST", path, body: jsonOf(settlement), ends, ...(signal && { signal }) });
   }
 
   /** Lets a stream end when all that it has sent is settled. */
@@ -358,7 +360,9 @@ export class Client {
       } catch (error) {
         if (request.mayRepeat === false || tries >= TRIES_MAX || !mayPass(error)) throw error;
         if (request.signal?.aborted) throw error;
-        const length = askedPause(error) ?? pauseAfter(tries, { first: 50, longest: 5_000 });
+        const left = (request.ends ?? Infinity) - performance.now();
+        const asked = Math.min(askedPause(error) ?? 0, left / 2); // another try comes in time
+        const length = Math.max(asked, pauseAfter(tries, { first: 50, longest: 5_000 }));
         if (performance.now() - begun + length >= REPEATS_MAX) throw error;
         await pause(length, request.signal);
       }

@@ -239,7 +239,7 @@ export class Worker<T = unknown> {
   async #settle(lease: Lease, settlement: Settlement, attempt?: Attempt<T>): Promise<void> {
     for (let failures = 1; ; failures += 1) {
       try {
-        return await this.#trySettle(lease, settlement, attempt?.signal);
+        return await this.#trySettle(lease, settlement, attempt);
       } catch (error) {
         const what = error instanceof LeaseLostError ? "came too late" : "failed";
         const text = `${settlement.outcome} of ${lease.id} ${what}`;
@@ -258,11 +258,11 @@ export class Worker<T = unknown> {
   }
 
   /** Settles a lease; where nobody waits for that any more, once more and not for long. */
-  async #trySettle(lease: Lease, settlement: Settlement, signal?: AbortSignal): Promise<void> {
+  async #trySettle(lease: Lease, settlement: Settlement, attempt?: Attempt<T>): Promise<void> {
     try {
-      if (signal) return await this.#client.settle(lease, settlement, signal);
+      if (attempt) return await this.#client.settle(lease, settlement, attempt.signal, attempt.ends);
     } catch (error) {
-      if (!signal?.aborted || !mayPass(error)) throw error;
+      if (!attempt?.signal.aborted || !mayPass(error)) throw error;
     }
     await within(SETTLE_MAX, undefined, (last) => this.#client.settle(lease, settlement, last));
   }

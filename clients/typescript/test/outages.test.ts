@@ -101,6 +101,20 @@ test("a settlement is repeated for as long as its lease goes on", async () => {
   expect(at.settled).toEqual(Array.from({ length: 8 }, () => ({ outcome: "ack" })));
 });
 
+test("a pause that the server asks for does not outlast the lease that is settled", async () => {
+  await using at = await server((call, response, nth) => {
+    if (call !== "settle" || nth > 1) return false;
+    response.writeHead(503, { "Retry-After": "30" }).end();
+    return true;
+  });
+  const { handler } = handlerOf(Promise.resolve());
+  const working = worker(at, handler, { ttr: 1_000, grace: 0 });
+  const begun = performance.now();
+  await until(() => at.settled.length === 2 || performance.now() - begun > 15_000);
+  expect(at.settled.length).toBe(2);
+  await working.stop();
+});
+
 test("a stop waits for a settlement no longer than its grace", async () => {
   await using at = await server((call, response) => {
     if (call !== "settle") return false;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -176,7 +177,11 @@ class AsyncClient:
 
     async def settle(self, lease: Lease, settlement: Settlement) -> None:
         """Ends an attempt."""
-        await self._send(protocol.settle(lease.token, settlement))
+        await self._settle(lease, settlement, math.inf)
+
+    async def _settle(self, lease: Lease, settlement: Settlement, lasts: float) -> None:
+        """Ends an attempt; the lease lasts so many seconds more."""
+        await self._send(protocol.settle(lease.token, settlement, lasts))
 
     async def extend(self, lease: Lease, ttr: Span) -> None:
         """Makes a lease end `ttr` from now."""

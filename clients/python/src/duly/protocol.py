@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import math
 import os
 import re
 import ssl
@@ -121,6 +122,8 @@ class Call(Generic[T]):
     may_repeat: bool = True
     wait: float = 0.0
     """How long the server may take beyond the usual."""
+    lasts: float = math.inf
+    """For how many seconds more it is of use: no pause that the server asks for outlasts that."""
 
 
 def _queue(queue: str) -> str:
@@ -195,8 +198,9 @@ def lease(queue: str, ttr: Span, limit: int, wait: Span) -> Call[list[Lease]]:
     )
 
 
-def settle(token: str, settlement: Settlement) -> Call[None]:
-    return Call("POST", f"leases/{token}/settle", _json(settlement.body), _nothing)
+def settle(token: str, settlement: Settlement, lasts: float = math.inf) -> Call[None]:
+    path = f"leases/{token}/settle"
+    return Call("POST", path, _json(settlement.body), _nothing, lasts=lasts)
 
 
 def drain(queue: str, name: str) -> Call[None]:
@@ -245,6 +249,7 @@ class Repeats:
 
     def __init__(self, call: Call[Any]) -> None:
         self._may_repeat = call.may_repeat
+        self._lasts = call.lasts
         self._begun = monotonic()
         self._tries = 0
 
@@ -255,8 +260,10 @@ class Repeats:
             return None
         if isinstance(error, ProblemError) and not error.may_pass:
             return None
-        pause = asked_pause(error) or _BACKOFF.pause(self._tries)
-        return pause if monotonic() - self._begun + pause < REPEATS_MAX else None
+        passed = monotonic() - self._begun
+        asked = min(asked_pause(error), (self._lasts - passed) / 2)  # another try comes in time
+        pause = max(asked, _BACKOFF.pause(self._tries))
+        return pause if passed + pause < REPEATS_MAX else None
 
 
 def asked_pause(error: Exception) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -217,7 +218,8 @@ class Worker:
         failures = 0
         while True:
             try:
-                return await self.client.settle(lease, settlement)
+                lasts = ends - loop.time() if ends else math.inf
+                return await self.client._settle(lease, settlement, lasts)
             except LeaseLostError:
                 log.warning("%s of %s is too late: the lease is lost", settlement.outcome, lease.id)
                 return None
