@@ -124,6 +124,8 @@ type request struct {
 	method, path string
 	body         any
 	read         func(status int, text []byte) error
+	// wanted is the only status of success, where the response says nothing more.
+	wanted int
 	// isOnce is whether it is sent once only, also where it may not have arrived.
 	isOnce bool
 	wait   time.Duration
@@ -191,6 +193,9 @@ func (c *Client) sendOnce(ctx context.Context, r request, body []byte) error {
 	}
 	if response.StatusCode >= 300 {
 		return problemOf(response, text)
+	}
+	if r.wanted != 0 && response.StatusCode != r.wanted {
+		return fmt.Errorf("no response of duly: its status is %d", response.StatusCode)
 	}
 	if r.read == nil {
 		return nil
@@ -289,14 +294,16 @@ func countOf(bodies []json.RawMessage) int {
 // Cancel cancels an event that waits.
 func (c *Client) Cancel(ctx context.Context, queue, id string) error {
 	path := queuePath(queue, "/events/"+url.PathEscape(id))
-	return c.send(ctx, request{method: http.MethodDelete, path: path})
+	return c.send(ctx, request{method: http.MethodDelete, path: path, wanted: http.StatusNoContent})
 }
 
 // Reschedule makes an event that waits due after a delay from now.
 func (c *Client) Reschedule(ctx context.Context, queue, id string, delay time.Duration) error {
 	path := queuePath(queue, "/events/"+url.PathEscape(id))
-	body := map[string]any{"delay_ms": millis(delay)}
-	return c.send(ctx, request{method: http.MethodPatch, path: path, body: body})
+	body, changed := map[string]any{"delay_ms": millis(delay)}, struct{}{}
+	return c.send(ctx, request{
+		method: http.MethodPatch, path: path, body: body, read: into(&changed), wanted: http.StatusOK,
+	})
 }
 
 // Explanation is where an event is and what it waits for.
@@ -334,18 +341,20 @@ func (c *Client) Settle(ctx context.Context, lease *Lease, settlement *Settlemen
 // settle ends an attempt whose lease ends at a time, if that is known.
 func (c *Client) settle(ctx context.Context, lease *Lease, settlement *Settlement, ends time.Time) error {
 	path := "/leases/" + url.PathEscape(lease.Token) + "/settle"
-	return c.send(ctx, request{method: http.MethodPost, path: path, body: settlement, ends: ends})
+	return c.send(ctx, request{
+		method: http.MethodPost, path: path, body: settlement, wanted: http.StatusNoContent, ends: ends,
+	})
 }
 
 // drain lets a stream end when all that it has sent is settled.
 func (c *Client) drain(ctx context.Context, queue, name string) error {
 	path := queuePath(queue, "/leases/stream/drain?name="+url.QueryEscape(name))
-	return c.send(ctx, request{method: http.MethodPost, path: path})
+	return c.send(ctx, request{method: http.MethodPost, path: path, wanted: http.StatusNoContent})
 }
 
 // Extend makes a lease end ttr from now.
 func (c *Client) Extend(ctx context.Context, lease *Lease, ttr time.Duration) error {
 	path := "/leases/" + url.PathEscape(lease.Token) + "/extend"
 	body := map[string]any{"ttr_ms": millis(ttr)}
-	return c.send(ctx, request{method: http.MethodPost, path: path, body: body})
+	return c.send(ctx, request{method: http.MethodPost, path: path, body: body, wanted: http.StatusNoContent})
 }

@@ -1,6 +1,14 @@
 package duly
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// Drain is for tests: it drains a stream.
+func (c *Client) Drain(ctx context.Context, queue, name string) error {
+	return c.drain(ctx, queue, name)
+}
 
 // SetStreamSilence is for tests: for how long a stream may say nothing; it returns what it replaces.
 func SetStreamSilence(to time.Duration) (before time.Duration) {

@@ -171,7 +171,11 @@ func TestAReplyThatTheServerRefusesIsFollowedByAnAckWithoutIt(t *testing.T) {
 			settled <- string(body)
 			if strings.Contains(string(body), "reply") {
 				response.WriteHeader(http.StatusRequestEntityTooLarge)
+				return
 			}
+		}
+		if !strings.HasSuffix(request.URL.Path, "/stream") {
+			response.WriteHeader(http.StatusNoContent)
 		}
 	})
 	handler := func(context.Context, *duly.Lease) error { return duly.Ack(7) }
@@ -248,6 +252,9 @@ func TestAnEventForWhichThereIsNoSlotGoesBackBeforeItsLeaseEnds(t *testing.T) {
 			close(drained)
 		case strings.HasSuffix(path, "/settle"):
 			settled <- string(body)
+		}
+		if !strings.HasSuffix(request.URL.Path, "/stream") {
+			response.WriteHeader(http.StatusNoContent)
 		}
 	})
 	begun, open := make(chan struct{}, 9), make(chan struct{})

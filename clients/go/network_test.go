@@ -127,6 +127,40 @@ func TestARedirectIsAnErrorAndIsNotFollowed(t *testing.T) {
 	}
 }
 
+func TestASuccessOfSomethingElseIsNone(t *testing.T) {
+	lease := &duly.Lease{Token: "t"}
+	for _, text := range []string{"<h1>Log in</h1>", "", "{}"} {
+		requests, other, own := 0, 0, 0
+		client := standIn(t, func(response http.ResponseWriter, _ *http.Request) {
+			requests++
+			if requests == 1 {
+				response.WriteHeader(other)
+				fmt.Fprint(response, text)
+				return
+			}
+			response.WriteHeader(own)
+			if own == http.StatusOK {
+				fmt.Fprint(response, `{"due_ms": 0}`)
+			}
+		})
+		for name, call := range map[string]func() error{
+			"settle":     func() error { return client.Settle(ctx, lease, duly.Ack(nil)) },
+			"extend":     func() error { return client.Extend(ctx, lease, time.Second) },
+			"cancel":     func() error { return client.Cancel(ctx, "q", "7") },
+			"drain":      func() error { return client.Drain(ctx, "q", "s") },
+			"reschedule": func() error { return client.Reschedule(ctx, "q", "7", time.Second) },
+		} {
+			requests, other, own = 0, http.StatusOK, http.StatusNoContent
+			if name == "reschedule" {
+				other, own = http.StatusCreated, http.StatusOK
+			}
+			if err := call(); err != nil || requests != 2 {
+				t.Errorf("%s, %q: %d requests: %v", name, text, requests, err)
+			}
+		}
+	}
+}
+
 func TestAWorkerThatIsThrottledWaitsAsLongAsTheServerAsks(t *testing.T) {
 	var asked, other atomic.Int64
 	client := standIn(t, func(response http.ResponseWriter, request *http.Request) {

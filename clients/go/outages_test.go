@@ -52,6 +52,7 @@ func newOutage(t testing.TB, respond func(call string, nth int, response http.Re
 			<-drained
 		case call == "drain":
 			close(drained)
+			response.WriteHeader(http.StatusNoContent)
 		case !respond(call, nth, response, request):
 			response.WriteHeader(http.StatusNoContent)
 		}
@@ -276,6 +277,9 @@ func TestAStopTakesOneLeaseAtMostOfAStreamThatItCouldNotDrain(t *testing.T) {
 			sends <- struct{}{}
 		case call == "settle" && drains < 2 && nth < 5:
 			sends <- struct{}{}
+			fallthrough
+		default:
+			response.WriteHeader(http.StatusNoContent)
 		}
 	})
 	options := duly.Options{RetryMin: time.Millisecond, RetryMax: time.Millisecond}

@@ -6,8 +6,9 @@ import asyncio
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from typing import Any
 
 import httpx
@@ -19,10 +20,12 @@ from duly import (
     Client,
     ConnectionFailed,
     DeniedError,
+    Lease,
     NewEvent,
     ProblemError,
     UsageError,
     Worker,
+    ack,
 )
 from duly.testing import TestServer
 
@@ -198,6 +201,38 @@ def test_a_redirect_is_an_error_and_is_not_followed(status: int) -> None:
         with pytest.raises(ProblemError, match=str(status)):
             call()
     assert requests == ["POST", "DELETE", "PATCH", "GET"]
+
+
+@pytest.mark.parametrize("text", ["<h1>Log in</h1>", "", "{}"])
+def test_a_success_of_something_else_is_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def asleep(_: float) -> None: ...
+
+    monkeypatch.setattr("duly.client.asyncio.sleep", asleep)
+    statuses: list[int] = []
+
+    def respond(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(statuses.pop(0), text=text or None)
+
+    async def case() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
+        client = AsyncClient("http://duly", token="x", namespace="ns", http=http)
+        lease = Lease("7", "t", datetime.now(timezone.utc), 1, 0, None, {}, b"7")
+        calls: list[Callable[[], Awaitable[None]]] = [
+            lambda: client.settle(lease, ack()),
+            lambda: client.extend(lease, 1),
+            lambda: client.cancel("q", "7"),
+            lambda: client.drain("q", "s"),
+        ]
+        for call in calls:
+            statuses[:] = [200, 201, 202, 206, 200]
+            with pytest.raises(ConnectionFailed, match="no response of duly"):
+                await call()
+            assert statuses == []
+        statuses[:] = [201, 202, 204, 206, 299]
+        with pytest.raises(ConnectionFailed, match="no response of duly"):
+            await client.reschedule("q", "7", 1)
+
+    asyncio.run(case())
 
 
 def test_a_worker_that_is_throttled_waits_as_long_as_the_server_asks() -> None:

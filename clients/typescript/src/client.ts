@@ -107,6 +107,8 @@ interface Request<R> {
   readonly path: string;
   /** JSON. */
   readonly body?: string;
+  /** The only status of success, where the response says nothing more. */
+  readonly wanted?: number;
   /** Reads the response. Default: takes it as it is. */
   readonly read?: (response: unknown) => R;
   /** Whether it is sent again where it may not have arrived. Default: yes. */
@@ -264,13 +266,13 @@ export class Client {
 
   /** Cancels an event that waits. */
   async cancel(queue: string, id: string): Promise<void> {
-    await this.#send({ method: "DELETE", path: this.#event(queue, "events", id) });
+    await this.#send({ method: "DELETE", path: this.#event(queue, "events", id), wanted: 204 });
   }
 
   /** Makes an event that waits due after a delay from now, in milliseconds. */
   async reschedule(queue: string, id: string, delay: number): Promise<void> {
     const body = jsonOf({ delay_ms: span("delay", delay) });
-    await this.#send({ method: "PATCH", path: this.#event(queue, "events", id), body });
+    await this.#send({ method: "PATCH", path: this.#event(queue, "events", id), body, wanted: 200 });
   }
 
   /** Explains where an event is and what it waits for; also one that is over. */
@@ -292,20 +294,21 @@ export class Client {
   /** Ends an attempt; the lease ends at `ends`, by `performance.now()`, if that is known. */
   async settle(lease: Pick<Lease, "token">, settlement: Settlement, signal?: AbortSignal, ends = Infinity): Promise<void> {
     const path = `/leases/${lease.token}/settle`;
-    await this.#send({ method: "POST", path, body: jsonOf(settlement), ends, ...(signal && { signal }) });
+    const body = jsonOf(settlement);
+    await this.#send({ method: "POST", path, body, wanted: 204, ends, ...(signal && { signal }) });
   }
 
   /** Lets a stream end when all that it has sent is settled. */
   async drain(queue: string, name: string, signal?: AbortSignal): Promise<void> {
     const path = `/queues/${named("queue", queue)}/leases/stream/drain?name=${named("name", name)}`;
-    await this.#send({ method: "POST", path, ...(signal && { signal }) });
+    await this.#send({ method: "POST", path, wanted: 204, ...(signal && { signal }) });
   }
 
   /** Makes a lease end `ttr` milliseconds from now. */
   async extend(lease: Pick<Lease, "token">, ttr: number, signal?: AbortSignal): Promise<void> {
     const body = jsonOf({ ttr_ms: span("ttr", ttr) });
     const path = `/leases/${lease.token}/extend`;
-    await this.#send({ method: "POST", path, body, ...(signal && { signal }) });
+    await this.#send({ method: "POST", path, body, wanted: 204, ...(signal && { signal }) });
   }
 
   /** Streams leased events; ends without an error only when the signal is aborted or all is settled. */
@@ -370,7 +373,7 @@ export class Client {
   }
 
   async #sendOnce<R>(request: Request<R>): Promise<R> {
-    const { method, path, wait = 0, read = (response) => response as R } = request;
+    const { method, path, wanted, wait = 0, read = (response) => response as R } = request;
     const body = request.body === undefined ? {} : { body: request.body };
     const headers = { ...this.#headers, ...("body" in body && { "Content-Type": "application/json" }) };
     const init = { method, headers, redirect: REDIRECT, ...body };
@@ -379,6 +382,9 @@ export class Client {
         const response = await fetch(this.#url + path, { ...init, signal });
         if (!response.ok) throw await refusal(response);
         const text = await response.text();
+        if (wanted !== undefined && response.status !== wanted) {
+          throw new Error(`no response of duly: its status is ${response.status}`);
+        }
         return read(text === "" ? undefined : JSON.parse(text));
       });
     } catch (error) {

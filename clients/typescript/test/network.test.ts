@@ -116,6 +116,32 @@ test.for([301, 302, 303, 307, 308])("a redirect is an error and is not followed:
   await expect(client.stream("q").next()).rejects.toThrow(new RegExp(`^${status} `));
 });
 
+test.for(["<h1>Log in</h1>", "", "{}"])("a success of something else is none: %j", async (text) => {
+  let requests = 0;
+  let [other, own] = [200, 204];
+  await using server = await standIn((_, response) => {
+    requests += 1;
+    if (requests === 1) response.writeHead(other).end(text);
+    else response.writeHead(own).end(own === 200 ? '{"due_ms": 0}' : undefined);
+  });
+  const client = new Client({ url: server.url, ...place });
+  const lease = { token: "t" };
+  const calls = [
+    () => client.settle(lease, { outcome: "ack" }),
+    () => client.extend(lease, 1_000),
+    () => client.cancel("q", "7"),
+    () => client.drain("q", "s"),
+  ];
+  for (const call of calls) {
+    requests = 0;
+    await call();
+    expect(requests).toBe(2);
+  }
+  [requests, other, own] = [0, 201, 200];
+  await client.reschedule("q", "7", 1_000);
+  expect(requests).toBe(2);
+});
+
 test("a worker that is throttled waits as long as the server asks", async () => {
   let [asked, other] = [0, 0];
   await using server = await standIn((request, response) => {
@@ -159,7 +185,7 @@ test("a thousand handlers run at a time", async ({ client }) => {
 
 test("a request ends in time though memory is collected meanwhile", async () => {
   let hangs = false;
-  await using server = await standIn((_, response) => void (hangs || response.end("[]")));
+  await using server = await standIn((_, response) => void (hangs || response.writeHead(204).end()));
   const client = new Client({ url: server.url, timeout: 500, ...place });
   const { signal } = new AbortController();
   const settle = async (): Promise<void> => client.settle({ token: "t" }, { outcome: "ack" }, signal);

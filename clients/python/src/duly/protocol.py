@@ -124,6 +124,8 @@ class Call(Generic[T]):
     """How long the server may take beyond the usual."""
     lasts: float = math.inf
     """For how many seconds more it is of use: no pause that the server asks for outlasts that."""
+    wanted: int | None = None
+    """The only status of success, where the response says nothing more."""
 
 
 def _queue(queue: str) -> str:
@@ -168,12 +170,13 @@ def get(queue: str, event: str) -> Call[Event]:
 
 def cancel(queue: str, event: str) -> Call[None]:
     path = f"{_queue(queue)}/events/{checked_name('id', event)}"
-    return Call("DELETE", path, None, _nothing)
+    return Call("DELETE", path, None, _nothing, wanted=204)
 
 
 def reschedule(queue: str, event: str, delay: Span) -> Call[None]:
     path = f"{_queue(queue)}/events/{checked_name('id', event)}"
-    return Call("PATCH", path, _json({"delay_ms": span_ms("delay", delay)}), _nothing)
+    body = _json({"delay_ms": span_ms("delay", delay)})
+    return Call("PATCH", path, body, _nothing, wanted=200)
 
 
 def explain(queue: str, event: str) -> Call[dict[str, Any]]:
@@ -200,16 +203,17 @@ def lease(queue: str, ttr: Span, limit: int, wait: Span) -> Call[list[Lease]]:
 
 def settle(token: str, settlement: Settlement, lasts: float = math.inf) -> Call[None]:
     path = f"leases/{token}/settle"
-    return Call("POST", path, _json(settlement.body), _nothing, lasts=lasts)
+    return Call("POST", path, _json(settlement.body), _nothing, lasts=lasts, wanted=204)
 
 
 def drain(queue: str, name: str) -> Call[None]:
     path = f"{_queue(queue)}/leases/stream/drain?name={checked_name('name', name)}"
-    return Call("POST", path, None, _nothing)
+    return Call("POST", path, None, _nothing, wanted=204)
 
 
 def extend(token: str, ttr: Span) -> Call[None]:
-    return Call("POST", f"leases/{token}/extend", _json({"ttr_ms": span_ms("ttr", ttr)}), _nothing)
+    body = _json({"ttr_ms": span_ms("ttr", ttr)})
+    return Call("POST", f"leases/{token}/extend", body, _nothing, wanted=204)
 
 
 def stream_path(queue: str, ttr: Span, max_in_flight: int, name: str | None) -> str:
@@ -235,6 +239,8 @@ def response_of(call: Call[T], response: httpx.Response) -> T:
     if response.status_code >= 300:
         raise problem_error(response.status_code, response.text, response.headers)
     try:
+        if call.wanted not in (None, response.status_code):
+            raise ValueError(f"the status is {response.status_code}")
         return call.read(response.status_code, response.json() if response.content else None)
     except UNREADABLE as error:
         # Something between here and the server has answered in its stead.
