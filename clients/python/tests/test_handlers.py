@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from duly import App, AsyncClient, UsageError, Worker
+from duly import App, AsyncClient, Context, UsageError, Worker
 from duly.attempt import Handler
 
 from .conftest import running, until
@@ -131,6 +131,45 @@ def test_a_payload_of_another_form_is_a_dead_letter_before_its_handler_begins() 
     assert begun == [b"7"]
 
 
+@pytest.mark.usefixtures("_quick_drain")
+def test_a_handler_is_called_by_what_it_takes_at_its_places() -> None:
+    seen: list[object] = []
+
+    def of_a_name(order: int, *, db: object = None) -> None:
+        seen.append(db)
+
+    def of_a_default(order: int, retries: int = 3) -> None:
+        seen.append(retries)
+
+    def of_a_place(order: int, /) -> None:
+        seen.append(order)
+
+    def unwrapped(*args: Any, **kwargs: Any) -> None:
+        seen.extend([args, kwargs])
+
+    def of_three(order: int, context: Context, more: int = 1) -> None:
+        seen.append((type(context), more))
+
+    def of_context(order: int, context: Context | None = None) -> None:
+        seen.append(type(context))
+
+    def of_any(order: int, anything) -> None:  # type: ignore[no-untyped-def]
+        seen.append(type(anything))
+
+    handlers: list[Callable[..., Any]] = [
+        of_a_name,
+        of_a_default,
+        of_a_place,
+        unwrapped,
+        of_three,
+        of_context,
+        of_any,
+    ]
+    for handler in handlers:
+        assert settlement_of(handler) == {"outcome": "ack"}
+    assert seen == [None, 3, 7, (7,), {}, (Context, 1), Context, Context]
+
+
 def test_a_signature_that_cannot_be_called_is_refused() -> None:
     class Local: ...
 
@@ -138,6 +177,23 @@ def test_a_signature_that_cannot_be_called_is_refused() -> None:
 
     def of_three(payload: int, context: object, more: object) -> None: ...
 
+    def of_none() -> None: ...
+
+    def of_none_by_place(*, order: int) -> None: ...
+
+    def of_a_name(order: int, *, db: object) -> None: ...
+
+    def of_names(**kwargs: object) -> None: ...
+
+    refused: list[tuple[Callable[..., Any], str]] = [
+        (of_none_by_place, "needs order by name"),
+        (of_a_name, "needs db by name"),
+        (of_none, "0 arguments"),
+        (of_names, "0 arguments"),
+    ]
+    for wrong, reason in refused:
+        with pytest.raises(UsageError, match=reason):
+            Handler.of(wrong)
     with pytest.raises(UsageError, match="one of the module"):
         Handler.of(of_local)
     with pytest.raises(UsageError, match="3 arguments"):

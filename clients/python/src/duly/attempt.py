@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from .client import AsyncClient
 from .errors import ConnectionFailed, LeaseLostError, NotFoundError, ProblemError, UsageError
@@ -62,21 +62,40 @@ class Handler:
             raise UsageError(
                 f"an annotation of {name} is unknown: {error}; its type must be one of the module"
             ) from error
-        parameters = list(signature.parameters.values())
-        if not 1 <= len(parameters) <= 2:
-            raise UsageError(
-                f"{name} takes {len(parameters)} arguments; a handler takes a payload, and a "
-                "duly.Context if it wants one"
-            )
-        annotation = parameters[0].annotation
-        payload_type = None if annotation is inspect.Parameter.empty else annotation
+        payload, wants_context = _parameters(name, signature)
+        annotation = payload.annotation
+        is_typed = annotation is not payload.empty and payload.kind != payload.VAR_POSITIONAL
+        payload_type = annotation if is_typed else None
         calls = (function, getattr(function, "__call__", None))  # noqa: B004 - an object has one
         is_async = any(inspect.iscoroutinefunction(call) for call in calls)
-        return cls(function, payload_type, len(parameters) == 2, is_async)
+        return cls(function, payload_type, wants_context, is_async)
 
     def arguments(self, context: Context) -> list[Any]:
         payload = context.lease.payload(self.payload_type)
         return [payload, context] if self.wants_context else [payload]
+
+
+def _parameters(name: str, signature: inspect.Signature) -> tuple[inspect.Parameter, bool]:
+    """Returns the one of the payload, and whether another one takes the context."""
+    parameters = signature.parameters.values()
+    by_place = [
+        it for it in parameters if it.kind in (it.POSITIONAL_ONLY, it.POSITIONAL_OR_KEYWORD)
+    ]
+    needed = [it for it in by_place if it.default is it.empty]
+    others = [it.name for it in parameters if it.kind == it.KEYWORD_ONLY and it.default is it.empty]
+    rest = [it for it in parameters if it.kind == it.VAR_POSITIONAL]
+    takes = "a handler takes a payload, and a duly.Context if it wants one"
+    if others:
+        raise UsageError(f"{name} needs {', '.join(others)} by name; {takes}")
+    if len(needed) > 2 or not (by_place or rest):
+        raise UsageError(f"{name} takes {len(needed)} arguments; {takes}")
+    second = by_place[1] if len(by_place) > 1 else None
+    wants_context = second is not None and (second in needed or _is_context(second.annotation))
+    return (by_place or rest)[0], wants_context
+
+
+def _is_context(annotation: object) -> bool:
+    return annotation is Context or Context in get_args(annotation)
 
 
 class Attempt:
