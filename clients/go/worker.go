@@ -14,6 +14,8 @@ const (
 	streamLasted = 5 * time.Second
 	// drainMax is how long a stop waits for the server to drain a stream, and to end it.
 	drainMax = 5 * time.Second
+	// drainAgain is how long until a stream that the server does not know yet is drained again.
+	drainAgain = 50 * time.Millisecond
 	// settleMax is how long a stop waits for a settlement after the grace period.
 	settleMax = 5 * time.Second
 	// slotWaits: an event waits for a slot for such a part of its lease, before it is handed back.
@@ -104,33 +106,37 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer end()
 	for failures := 0; ctx.Err() == nil; {
 		begun := time.Now()
-		ended := make(chan error, 1)
+		var failure error
+		ended := make(chan struct{})
 		streaming, closeStream := context.WithCancel(inner)
 		name, err := newKey()
 		if err != nil {
 			closeStream()
 			return err
 		}
-		go func() { ended <- w.receive(streaming, inner, name) }()
+		go func() {
+			defer close(ended)
+			failure = w.receive(streaming, inner, name)
+		}()
 		select {
 		case <-ctx.Done():
 			w.endStream(name, ended)
 			closeStream()
 			return nil
-		case err := <-ended:
+		case <-ended:
 			closeStream()
 			var problem *Problem
-			if errors.As(err, &problem) && problem.isLasting() {
+			if errors.As(failure, &problem) && problem.isLasting() {
 				w.stop()
-				return err
+				return failure
 			}
-			w.onError(err)
+			w.onError(failure)
 			failures++
 			if time.Since(begun) >= streamLasted {
 				failures = 1
 			}
 			pause := w.backoff.pause(failures)
-			if asked := askedPause(err); asked > pause {
+			if asked := askedPause(failure); asked > pause {
 				pause = asked
 			}
 			_ = sleep(ctx, pause) // an end of the context is seen above
@@ -166,7 +172,7 @@ func (w *Worker) receive(ctx, handlers context.Context, name string) error {
 		w.mutex.Unlock()
 		if isStopping {
 			attempt.cancel()
-			isDrained := w.drainStream(name) // or the server would send it again
+			isDrained := w.drainStream(name, nil) // or the server would send it again
 			w.settle(attempt, Release())
 			if !isDrained {
 				undrained++
@@ -252,11 +258,11 @@ func (w *Worker) trySettle(attempt *attempt, settlement *Settlement) error {
 }
 
 // endStream stops: nothing more is sent, and what was sent ends or is handed back.
-func (w *Worker) endStream(name string, ended <-chan error) {
+func (w *Worker) endStream(name string, ended <-chan struct{}) {
 	w.mutex.Lock()
 	w.stopping = true
 	w.mutex.Unlock()
-	w.drainStream(name)
+	w.drainStream(name, ended)
 	w.stop()
 	if !w.isDrained() {
 		return
@@ -269,15 +275,27 @@ func (w *Worker) endStream(name string, ended <-chan error) {
 	}
 }
 
-// drainStream lets the server send nothing more, and returns whether it does: it does not know a
-// stream that has not begun.
-func (w *Worker) drainStream(name string) bool {
-	if w.isDrained() {
-		return true
-	}
+// drainStream lets the server send nothing more, and returns whether it does. It does not know yet a
+// stream that is about to begin: one that has not ended is drained when it has begun.
+func (w *Worker) drainStream(name string, ended <-chan struct{}) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), drainMax)
 	defer cancel()
-	if err := w.client.drain(ctx, w.queue, name); err != nil {
+	again := time.NewTicker(drainAgain)
+	defer again.Stop()
+	for !w.isDrained() {
+		err := w.client.drain(ctx, w.queue, name)
+		if err == nil {
+			break
+		}
+		var problem *Problem
+		if ended != nil && errors.As(err, &problem) && problem.isGone() {
+			select {
+			case <-again.C:
+				continue
+			case <-ctx.Done():
+			case <-ended:
+			}
+		}
 		// The server gives back what is on its way when the connection ends.
 		w.onError(fmt.Errorf("stream of %s not drained: %w", w.queue, err))
 		return false

@@ -2,7 +2,7 @@
 
 import { pause, within } from "./backoff.js";
 import type { Client, Lease } from "./client.js";
-import { isOfProxy, LeaseLostError, ProblemError } from "./errors.js";
+import { isGone, LeaseLostError } from "./errors.js";
 import { ack, bury, Outcome, retry } from "./settlements.js";
 import type { Settlement } from "./settlements.js";
 
@@ -120,9 +120,7 @@ export class Attempt<T> {
       this.#ends = begun + ttr;
     } catch (error) {
       if (ended.aborted) return;
-      const problem = error instanceof ProblemError ? error.problem : undefined;
-      const isGone = problem?.status === 404 && !isOfProxy(problem);
-      this.#isLost = error instanceof LeaseLostError || isGone || performance.now() >= this.#ends;
+      this.#isLost = error instanceof LeaseLostError || isGone(error) || performance.now() >= this.#ends;
       if (this.#isLost) this.abort(new Error(`the lease of ${this.lease.id} is lost`));
       else onError(error);
     }

@@ -105,6 +105,11 @@ export function errorOf(problem: Problem, retryAfter?: number): ProblemError {
   return new Class(problem, retryAfter);
 }
 
+/** Whether there is no such event, lease or stream. */
+export function isGone(error: unknown): boolean {
+  return error instanceof ProblemError && error.problem.status === 404 && !isOfProxy(error.problem);
+}
+
 const RETRY_AFTER_MAX = 30_000;
 
 /** Returns how long the server asks to wait, within bounds. */

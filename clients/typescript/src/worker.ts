@@ -9,7 +9,7 @@ import type { BackoffOptions } from "./backoff.js";
 import { span, timer, whole } from "./checks.js";
 import { Client } from "./client.js";
 import type { ClientOptions, Lease } from "./client.js";
-import { askedPause, LeaseLostError, mayPass, ProblemError, UsageError } from "./errors.js";
+import { askedPause, isGone, LeaseLostError, mayPass, ProblemError, UsageError } from "./errors.js";
 import { ack, release } from "./settlements.js";
 import type { Settlement } from "./settlements.js";
 
@@ -37,6 +37,8 @@ const TTR_MIN = 1_000;
 const SLOT_WAIT = 0.5;
 /** How long a stop waits for the server to drain a stream, and then to end it. */
 const DRAIN_MAX = 5_000;
+/** How long until a stream that the server does not know yet is drained again. */
+const DRAIN_AGAIN = 50;
 /** How long a stop waits for a settlement after `grace`. */
 const SETTLE_MAX = 5_000;
 /** A stream that lasted so long is no failure: the next one begins after the shortest pause. */
@@ -151,17 +153,28 @@ export class Worker<T = unknown> {
 
   /** Stops: nothing more is sent, and what was sent ends or is handed back. */
   async #endStream(name: string, streaming: Promise<void>): Promise<void> {
-    await this.#drainStream(name);
+    await this.#drainStream(name, true);
     await this.#drain(this.#grace);
     if (this.#isDrained) await ended(streaming);
   }
 
-  /** Lets the server send nothing more; a stream that it does not know yet is not drained. */
-  async #drainStream(name: string): Promise<void> {
-    if (this.#isDrained) return;
+  /**
+   * Lets the server send nothing more. It does not know yet a stream that is about to begin: with
+   * `isRepeated` that is drained when it has begun.
+   */
+  async #drainStream(name: string, isRepeated = false): Promise<void> {
     try {
-      await within(DRAIN_MAX, undefined, (signal) => this.#client.drain(this.queue, name, signal));
-      this.#isDrained = true;
+      await within(DRAIN_MAX, undefined, async (signal) => {
+        while (!this.#isDrained) {
+          try {
+            await this.#client.drain(this.queue, name, signal);
+            this.#isDrained = true;
+          } catch (error) {
+            if (!isRepeated || !isGone(error) || this.#live !== name || signal.aborted) throw error;
+            await pause(DRAIN_AGAIN, signal);
+          }
+        }
+      });
     } catch (error) {
       // The server gives back what is on its way when the connection ends.
       this.#attempt.onError(error);

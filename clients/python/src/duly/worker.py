@@ -18,6 +18,7 @@ from .errors import (
     DeniedError,
     InvalidError,
     LeaseLostError,
+    NotFoundError,
     ProblemError,
     UsageError,
 )
@@ -34,6 +35,8 @@ STREAM_LASTED = 5.0
 TTR_MIN = 1.0
 DRAIN_MAX = 5.0
 """How long a stop waits for the server to drain a stream, and then to end it."""
+DRAIN_AGAIN = 0.05
+"""How long until a stream that the server does not know yet is drained again."""
 SETTLE_MAX = 5.0
 """How long a stop waits for a settlement after the grace period."""
 SLOT_WAIT = 0.5
@@ -238,21 +241,33 @@ class Worker:
 
     async def _end_stream(self, streaming: asyncio.Task[None], grace: float) -> None:
         """Stops: nothing more is sent, and what was sent ends or is handed back."""
-        await self._drain_stream()
+        await self._drain_stream(streaming)
         await self._drain(grace)
         if self._is_drained:
             await asyncio.wait({streaming}, timeout=DRAIN_MAX)
 
-    async def _drain_stream(self) -> None:
-        """Lets the server send nothing more; a stream that it does not know yet is not drained."""
+    async def _drain_stream(self, streaming: asyncio.Task[None] | None = None) -> None:
+        """Lets the server send nothing more.
+
+        It does not know yet a stream that is about to begin: that is drained when it has begun.
+        """
         if self._is_drained:
             return
         try:
-            await asyncio.wait_for(self.client.drain(self.queue, self._name), DRAIN_MAX)
-            self._is_drained = True
+            await asyncio.wait_for(self._drain_known(streaming), DRAIN_MAX)
         except (ProblemError, ConnectionFailed, asyncio.TimeoutError) as error:
             # The server gives back what is on its way when the connection ends.
             log.warning("stream of %s not drained: %r", self.queue, error)
+
+    async def _drain_known(self, streaming: asyncio.Task[None] | None) -> None:
+        while not self._is_drained:
+            try:
+                await self.client.drain(self.queue, self._name)
+                self._is_drained = True
+            except NotFoundError:
+                if streaming is None or streaming.done():
+                    raise
+                await asyncio.wait({streaming}, timeout=DRAIN_AGAIN)
 
     async def _drain(self, grace: float) -> None:
         """Waits for the handlers that run; cancels those that take longer than the grace period."""
