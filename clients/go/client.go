@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -74,7 +75,8 @@ func NewClient(server, token, namespace string) (*Client, error) {
 	if strings.IndexFunc(token, func(r rune) bool { return r < ' ' || r > '~' }) >= 0 {
 		return nil, errors.New("duly: the token has a line break in it, or a letter that is not ASCII")
 	}
-	if parsed, err := url.Parse(server); err != nil || parsed.Host == "" {
+	parsed, err := url.Parse(server)
+	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
 		return nil, fmt.Errorf("duly: %q is no URL; it must be like http://127.0.0.1:7777", server)
 	}
 	path := "/v1/" + url.PathEscape(namespace)
@@ -103,12 +105,22 @@ func onlyHTTP1(transport *http.Transport) *http.Transport {
 	return transport
 }
 
+var (
+	nameForm = regexp.MustCompile(`^[-_A-Za-z0-9]{1,255}$`)
+	// leaseForm is that of the token of a lease, which has the name of its queue in it.
+	leaseForm = regexp.MustCompile(`^[-_.A-Za-z0-9]{1,1000}$`)
+)
+
 // checkPath refuses a path with a part that is no name: it would be another path to the server, or
 // to something before it.
 func checkPath(path string) error {
 	path, _, _ = strings.Cut(path, "?")
+	form := nameForm
+	if strings.HasPrefix(path, "/leases/") {
+		form = leaseForm
+	}
 	for _, part := range strings.Split(path[1:], "/") {
-		if part == "" || part == "." || part == ".." || strings.Contains(part, "%") {
+		if !form.MatchString(part) || strings.Trim(part, ".") == "" {
 			return fmt.Errorf("duly: %q has a part that is no name; one has 1 to 255 letters, digits, - and _", path)
 		}
 	}

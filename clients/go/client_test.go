@@ -162,8 +162,10 @@ func TestErrorsSayWhatWouldBeRight(t *testing.T) {
 	if !errors.As(err, &problem) || problem.Status != 401 {
 		t.Fatal(err)
 	}
-	if _, err := duly.NewClient("here", "x", "ns"); err == nil || !strings.Contains(err.Error(), "no URL") {
-		t.Fatal(err)
+	for _, wrong := range []string{"here", "localhost:7777", "127.0.0.1:7777", "ftp://here", "http://", "http:///x", "://"} {
+		if _, err := duly.NewClient(wrong, "x", "ns"); err == nil || !strings.Contains(err.Error(), "no URL") {
+			t.Errorf("%s: %v", wrong, err)
+		}
 	}
 }
 
