@@ -386,6 +386,26 @@ def test_what_is_no_text_is_refused_before_anything_is_sent() -> None:
                 call(name, "7")
         with pytest.raises(UsageError, match="letters, digits"):
             client.cancel("q", name)
+        lease = Lease("7", name, datetime.now(timezone.utc), 1, 0, None, {}, b"7")
+        with pytest.raises(UsageError, match="letters, digits"):
+            client.settle(lease, ack())
+        with pytest.raises(UsageError, match="letters, digits"):
+            client.extend(lease, 1)
+
+
+@pytest.mark.parametrize(
+    "url", ["here", "localhost:7777", "127.0.0.1:7777", "ftp://here", "http://", "http:///x", "://"]
+)
+def test_what_is_no_url_is_refused_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DULY_URL", url)
+    for client in (Client, AsyncClient):
+        with pytest.raises(UsageError, match="no URL"):
+            client(token="x", namespace="ns")
+
+
+def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DULY_URL", "")
+    assert Client("", token="x", namespace="ns").options.url == "http://127.0.0.1:7777"
 
 
 def test_where_nobody_answers_a_lookup_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 import { reasonOf, UsageError } from "./errors.js";
 
 const NAME = /^[-_A-Za-z0-9]{1,255}$/;
+/** Of a lease, which has the name of its queue in it. */
+const LEASE_TOKEN = /^(?!\.+$)[-_.A-Za-z0-9]{1,1000}$/;
 const TOKEN = /^[ -~]+$/;
 const SPAN_MAX = 4_294_967_295_000;
 /** The longest timer of Node, in milliseconds: a longer one ends at once. */
@@ -12,6 +14,22 @@ export const TIMER_MAX = 2_147_483_647;
 export function named(what: string, name: string): string {
   if (NAME.test(name)) return name;
   throw new UsageError(`${what} is "${name}"; it must have 1 to 255 letters, digits, - and _`);
+}
+
+/** Returns the token of a lease. */
+export function leaseTokenOf(token: string): string {
+  if (LEASE_TOKEN.test(token)) return token;
+  throw new UsageError(`"${token}" is no token of a lease; it has letters, digits, ., - and _`);
+}
+
+/** Returns a URL that is one: to try another one again and again would not help. */
+export function urlOf(text: string): string {
+  try {
+    if (/^https?:$/.test(new URL(text).protocol)) return text.replace(/\/+$/, "");
+  } catch {
+    // It is said below.
+  }
+  throw new UsageError(`"${text}" is no URL; it must be like http://127.0.0.1:7777`);
 }
 
 /** Returns a token as it is sent: what is read from a file ends by a line break. */

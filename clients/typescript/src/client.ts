@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 
 import { pause, pauseAfter, within } from "./backoff.js";
-import { jsonOf, named, span, timer, tokenOf, whole } from "./checks.js";
+import { jsonOf, leaseTokenOf, named, span, timer, tokenOf, urlOf, whole } from "./checks.js";
 import type { EventView, Explanation, LeaseView, NewEvent, PushedEvent } from "./description.js";
 import type { Problem } from "./errors.js";
 import { askedPause, ConnectionError, DulyError, errorOf, mayPass, ProblemError, problemOf } from "./errors.js";
@@ -219,13 +219,13 @@ export class Client {
   readonly #timeout: number;
 
   constructor(options: ClientOptions = {}) {
-    const token = options.token ?? process.env["DULY_TOKEN"];
-    const namespace = options.namespace ?? process.env["DULY_NAMESPACE"];
+    const token = options.token || process.env["DULY_TOKEN"];
+    const namespace = options.namespace || process.env["DULY_NAMESPACE"];
     if (!token) throw new UsageError("no token; give `token`, or set DULY_TOKEN");
     if (!namespace) throw new UsageError("no namespace; give `namespace`, or set DULY_NAMESPACE");
     this.namespace = named("namespace", namespace);
-    const url = options.url ?? process.env["DULY_URL"] ?? "http://127.0.0.1:7777";
-    this.#url = `${url.replace(/\/+$/, "")}/v1/${this.namespace}`;
+    const url = options.url || process.env["DULY_URL"] || "http://127.0.0.1:7777";
+    this.#url = `${urlOf(url)}/v1/${this.namespace}`;
     this.#headers = { Authorization: `Bearer ${tokenOf(token)}`, "User-Agent": "duly-node/0.1.0" };
     this.#timeout = timer("timeout", options.timeout ?? 30_000);
   }
@@ -293,7 +293,7 @@ export class Client {
 
   /** Ends an attempt; the lease ends at `ends`, by `performance.now()`, if that is known. */
   async settle(lease: Pick<Lease, "token">, settlement: Settlement, signal?: AbortSignal, ends = Infinity): Promise<void> {
-    const path = `/leases/${lease.token}/settle`;
+    const path = `/leases/${leaseTokenOf(lease.token)}/settle`;
     const body = jsonOf(settlement);
     await this.#send({ method: "POST", path, body, wanted: 204, ends, ...(signal && { signal }) });
   }
@@ -307,7 +307,7 @@ export class Client {
   /** Makes a lease end `ttr` milliseconds from now. */
   async extend(lease: Pick<Lease, "token">, ttr: number, signal?: AbortSignal): Promise<void> {
     const body = jsonOf({ ttr_ms: span("ttr", ttr) });
-    const path = `/leases/${lease.token}/extend`;
+    const path = `/leases/${leaseTokenOf(lease.token)}/extend`;
     await this.#send({ method: "POST", path, body, wanted: 204, ...(signal && { signal }) });
   }
 

@@ -218,6 +218,25 @@ test("what is no name is refused before anything is sent", async () => {
     await expect(client.cancel("q", name)).rejects.toThrow(UsageError);
     await expect(new Worker(name, () => undefined, { client, ...quiet }).ended).rejects.toThrow(UsageError);
     if (name !== "") expect(() => new Client({ ...place, namespace: name })).toThrow(UsageError);
+    await expect(client.settle({ token: name }, { outcome: "ack" })).rejects.toThrow(UsageError);
+    await expect(client.extend({ token: name }, 1)).rejects.toThrow(UsageError);
+  }
+});
+
+test("what is no URL is refused at once, and an empty variable is none", async () => {
+  for (const url of ["here", "localhost:7777", "127.0.0.1:7777", "ftp://here", "http://", "://"]) {
+    expect(() => new Client({ url, ...place })).toThrow(/no URL/);
+  }
+  await using server = await standIn((_, response) => void response.writeHead(200).end("[]"));
+  try {
+    vi.stubEnv("DULY_URL", server.url);
+    vi.stubEnv("DULY_TOKEN", "x");
+    vi.stubEnv("DULY_NAMESPACE", "ns");
+    expect(await new Client({ url: "", token: "", namespace: "" }).lease("q")).toEqual([]);
+    vi.stubEnv("DULY_URL", "");
+    expect(() => new Client()).not.toThrow();
+  } finally {
+    vi.unstubAllEnvs();
   }
 });
 

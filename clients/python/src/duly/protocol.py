@@ -48,6 +48,8 @@ UNREADABLE = (
 _JSON = {"Content-Type": "application/json"}
 _TOKEN = re.compile(r"[ -~]+")
 _NAME = re.compile(r"[-_A-Za-z0-9]{1,255}")
+_LEASE = re.compile(r"(?!\.+$)[-_.A-Za-z0-9]{1,1000}")
+"""The token of a lease, which has the name of its queue in it."""
 
 
 @cache
@@ -78,7 +80,7 @@ class Options:
         if not _TOKEN.fullmatch(token):
             # It is not shown, as httpx would do.
             raise UsageError("the token has a line break in it, or a letter that is not ASCII")
-        options = cls(str(found["url"]).rstrip("/"), token, str(found["namespace"]))
+        options = cls(_checked_url(str(found["url"])).rstrip("/"), token, str(found["namespace"]))
         checked_name("namespace", options.namespace)
         return options
 
@@ -104,6 +106,18 @@ class Options:
         return self.headers if content is None else {**self.headers, **_JSON}
 
 
+def _checked_url(url: str) -> str:
+    """Returns a URL that is one; to try another one again and again would not help."""
+    try:
+        parsed = httpx.URL(url)
+        is_one = parsed.scheme in ("http", "https") and parsed.host != ""
+    except httpx.InvalidURL:
+        is_one = False
+    if not is_one:
+        raise UsageError(f"{url!r} is no URL; it must be like http://127.0.0.1:7777")
+    return url
+
+
 def checked_name(what: str, name: str) -> str:
     """Returns a name that is one."""
     if not _NAME.fullmatch(name):
@@ -126,6 +140,14 @@ class Call(Generic[T]):
     """For how many seconds more it is of use: no pause that the server asks for outlasts that."""
     wanted: int | None = None
     """The only status of success, where the response says nothing more."""
+
+
+def _lease(token: str) -> str:
+    if not _LEASE.fullmatch(token):
+        raise UsageError(
+            f"{token!r} is no token of a lease; it has letters, digits, `.`, `-` and `_`"
+        )
+    return f"leases/{token}"
 
 
 def _queue(queue: str) -> str:
@@ -202,7 +224,7 @@ def lease(queue: str, ttr: Span, limit: int, wait: Span) -> Call[list[Lease]]:
 
 
 def settle(token: str, settlement: Settlement, lasts: float = math.inf) -> Call[None]:
-    path = f"leases/{token}/settle"
+    path = f"{_lease(token)}/settle"
     return Call("POST", path, _json(settlement.body), _nothing, lasts=lasts, wanted=204)
 
 
@@ -213,7 +235,7 @@ def drain(queue: str, name: str) -> Call[None]:
 
 def extend(token: str, ttr: Span) -> Call[None]:
     body = _json({"ttr_ms": span_ms("ttr", ttr)})
-    return Call("POST", f"leases/{token}/extend", body, _nothing, wanted=204)
+    return Call("POST", f"{_lease(token)}/extend", body, _nothing, wanted=204)
 
 
 def stream_path(queue: str, ttr: Span, max_in_flight: int, name: str | None) -> str:
