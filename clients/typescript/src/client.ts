@@ -52,6 +52,9 @@ export interface EventToPush extends EventOptions {
   readonly payload: unknown;
 }
 
+/** As that of `JSON.parse`; since Node 21 it is told the text of a number as `context.source`. */
+export type Reviver = (this: unknown, key: string, value: unknown, context?: { readonly source?: string }) => unknown;
+
 /** A leased event: settle it before its deadline, or extend the lease. */
 export interface Lease<T = unknown> {
   readonly id: string;
@@ -63,8 +66,11 @@ export interface Lease<T = unknown> {
   readonly key: string | undefined;
   readonly headers: Readonly<Record<string, string>>;
   readonly bytes: Uint8Array;
-  /** Reads the payload as JSON. */
-  payload(): T;
+  /**
+   * Reads the payload as JSON, with a reviver as that of `JSON.parse`. Without one a whole number beyond
+   * 2^53 is rounded, as JavaScript does.
+   */
+  payload(reviver?: Reviver): T;
 }
 
 export interface LeaseOptions {
@@ -180,7 +186,7 @@ function leaseOf<T>(view: LeaseView): Lease<T> {
     key: view.key ?? undefined,
     headers: view.headers,
     bytes,
-    payload: () => JSON.parse(UTF_8.decode(bytes)) as T,
+    payload: (reviver) => JSON.parse(UTF_8.decode(bytes), reviver) as T,
   };
 }
 
@@ -287,14 +293,17 @@ export class Client {
     const max = whole("limit", limit, PUSH_MAX);
     const body = jsonOf({ max, ttr_ms: span("ttr", ttr), wait_ms: span("wait", wait) });
     // What was leased by a lost response comes back by itself.
-    const request = { method: "POST", path, body, mayRepeat: false, wait };
-    return (await this.#send<LeaseView[]>(request)).map((view) => leaseOf<T>(view));
+    const read = (views: unknown): Lease<T>[] => (views as LeaseView[]).map((view) => leaseOf<T>(view));
+    return this.#send({ method: "POST", path, body, mayRepeat: false, wait, read });
   }
 
   /** Ends an attempt; the lease ends at `ends`, by `performance.now()`, if that is known. */
   async settle(lease: Pick<Lease, "token">, settlement: Settlement, signal?: AbortSignal, ends = Infinity): Promise<void> {
     const path = `/leases/${leaseTokenOf(lease.token)}/settle`;
     const body = jsonOf(settlement);
+    if ("reply" in settlement && settlement.reply !== undefined && !body.includes('"reply":')) {
+      throw new UsageError("the reply is no value of JSON; give null, or another value");
+    }
     await this.#send({ method: "POST", path, body, wanted: 204, ends, ...(signal && { signal }) });
   }
 

@@ -9,6 +9,7 @@ export type {
   EventToPush,
   Lease,
   LeaseOptions,
+  Reviver,
   StreamOptions,
 } from "./client.js";
 export type * as api from "./description.js";

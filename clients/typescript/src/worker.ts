@@ -100,7 +100,7 @@ export class Worker<T = unknown> {
     this.#client = client instanceof Client ? client : new Client(client);
     this.#backoff = options.backoff ?? {};
     const onError = options.onError ?? ((error) => console.warn("duly:", error));
-    this.#attempt = { ttr, timeout, onError };
+    this.#attempt = { ttr, timeout, onError: (error) => tell(onError, error) };
     this.ended = this.#run(options.signals === true);
     this.ended.catch(() => undefined); // whoever waits for it is told
   }
@@ -288,6 +288,17 @@ export class Worker<T = unknown> {
     over.abort();
     for (const attempt of this.#running.values()) attempt.abort(new Error("the worker stops"));
     await all();
+  }
+}
+
+/** Tells of an error; what fails at that ends nothing. */
+function tell(onError: (error: unknown) => unknown, error: unknown): void {
+  const failed = (thrown: unknown): void => console.error("duly: onError failed:", thrown);
+  try {
+    const told = onError(error);
+    if (told instanceof Promise) told.catch(failed);
+  } catch (thrown) {
+    failed(thrown);
   }
 }
 

@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 
-import { expect } from "vitest";
+import { expect, vi } from "vitest";
 
 import { bury, Client, ConnectionError, Outcome, ProblemError, PushManyError, retry, snooze, UsageError, Worker } from "../src/index.js";
 import type { DulyError } from "../src/index.js";
@@ -155,6 +155,48 @@ test("what cannot be a reply is left out, and the event is done", async ({ clien
   for (const { id } of pushed) expect(await endOf(client, id)).toBe("done");
   expect(begun.length).toBe(replies.length);
   await worker.stop();
+});
+
+test("a reply of which JSON has nothing is left out, and that is told", async ({ client }) => {
+  const replies = [() => 1, Symbol("s"), { toJSON: () => undefined }, undefined, null];
+  const told: string[] = [];
+  const onError = (error: unknown): void => void told.push(String((error as Error).cause));
+  const worker = new Worker<number>("q", (at) => replies[at], { client, onError });
+  const pushed = await client.pushMany("q", replies.map((_, payload) => ({ payload, attempts: 1 })));
+  for (const { id } of pushed) expect(await endOf(client, id)).toBe("done");
+  await worker.stop();
+  expect(told).toEqual(Array.from({ length: 3 }, () => expect.stringContaining("the reply is no value of JSON")));
+});
+
+test.for(["throws", "rejects"])("an onError that %s ends nothing", async (how) => {
+  const failed = vi.spyOn(console, "error").mockImplementation(() => undefined);
+  const { opened, open } = gate();
+  let stream: ServerResponse | undefined;
+  const settled: string[] = [];
+  await using server = await standIn(async (request, response) => {
+    if (request.url?.includes("/stream?")) return streamLease((stream = response), 7);
+    if (request.url?.includes("/drain")) stream?.end();
+    let text = "";
+    for await (const part of request) text += String(part);
+    if (request.url?.endsWith("/settle")) settled.push(text);
+    const isRefused = request.url?.endsWith("/extend");
+    if (isRefused) open();
+    response.writeHead(isRefused ? 400 : 204).end();
+  });
+  const onError = (): Promise<void> => {
+    if (how === "throws") throw new Error("a bug");
+    return Promise.reject(new Error("a bug"));
+  };
+  try {
+    const options = { client: { url: server.url, ...place }, ttr: 1_000, onError };
+    const worker = new Worker("q", () => opened.then(() => until(() => failed.mock.calls.length > 0)), options);
+    await until(() => settled.length > 0);
+    await worker.stop();
+    expect(settled).toEqual(['{"outcome":"ack"}']);
+    expect(String(failed.mock.calls[0]?.[1])).toContain("a bug");
+  } finally {
+    failed.mockRestore();
+  }
 });
 
 test("a reply that the server refuses is followed by an ack without it", async () => {

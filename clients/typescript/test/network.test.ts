@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 
 import { expect, vi } from "vitest";
 
-import { Client, ProblemError, UsageError, Worker } from "../src/index.js";
+import { Client, ConnectionError, ProblemError, UsageError, Worker } from "../src/index.js";
 import { test } from "../src/vitest.js";
 import { standIn } from "./stand-in.js";
 import { collecting, gate, until } from "./until.js";
@@ -248,6 +248,19 @@ test("a payload comes back as it was", async ({ client }) => {
     const [lease] = await client.lease("q");
     expect(JSON.stringify(lease?.payload())).toBe(JSON.stringify(value));
   }
+});
+
+test("a payload is read by a reviver, where a number is too large", async ({ client }) => {
+  await client.push("q", Buffer.from('{"id": 9007199254740993, "n": 1}'));
+  const [lease] = await client.lease<{ id: unknown; n: unknown }>("q");
+  const found = lease?.payload((_, value, context) => (typeof value === "number" ? (context?.source ?? `${value}`) : value));
+  const hasSource = Number(process.versions.node.split(".")[0]) > 20;
+  expect(found).toEqual({ id: hasSource ? "9007199254740993" : "9007199254740992", n: "1" });
+});
+
+test.for(["{}", "null", "7", '"leases"', "[null]", ""])("leases that are none are no response of duly: %s", async (text) => {
+  await using server = await standIn((_, response) => void response.writeHead(200).end(text));
+  await expect(new Client({ url: server.url, ...place }).lease("q")).rejects.toThrow(ConnectionError);
 });
 
 test("a payload that is none is refused before anything is sent", async ({ client }) => {
