@@ -24,3 +24,10 @@ func SetSince(to func(time.Time) time.Duration) (before func(time.Time) time.Dur
 
 // IsStopping is for tests: whether the worker takes no more events.
 func (w *Worker) IsStopping() bool { return w.isStopping() }
+
+// Running is for tests: how many leases the worker has.
+func (w *Worker) Running() int {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return len(w.running)
+}

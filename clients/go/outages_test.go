@@ -340,6 +340,61 @@ func TestAStopWhileAStreamBeginsCostsNoAttempt(t *testing.T) {
 	}
 }
 
+func TestWhatWaitsForASlotIsHandedBackAsTheWorkerStops(t *testing.T) {
+	var begun atomic.Value
+	settled, handedBack, over := make(chan string, 9), make(chan struct{}), make(chan struct{})
+	sends := make(chan struct{})
+	client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
+		body, _ := io.ReadAll(request.Body)
+		call, token := path.Base(request.URL.Path), path.Base(path.Dir(request.URL.Path))
+		switch {
+		case call == "stream":
+			send := func(token string) {
+				fmt.Fprintf(response, "event: lease\ndata: {\"token\": %q}\n\n", token)
+				response.(http.Flusher).Flush()
+			}
+			send("runs")
+			<-sends
+			send("waits")
+			<-over
+			return
+		case call == "settle":
+			settled <- token + " " + string(body)
+			if len(settled) == 1 {
+				close(handedBack)
+			} else {
+				close(over)
+			}
+		}
+		response.WriteHeader(http.StatusNoContent)
+	})
+	options := duly.Options{
+		Concurrency: 1, TTR: time.Hour, Grace: 5 * time.Second, OnError: func(err error) { t.Log(err) },
+	}
+	handler := func(ctx context.Context, lease *duly.Lease) error {
+		begun.Store(lease.Token)
+		close(sends)
+		select {
+		case <-handedBack:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	worker := must[*duly.Worker](t)(duly.NewWorker(client, "q", handler, options))
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(running) }()
+	until(func() bool { return worker.Running() == 2 })
+	stop()
+	check(t, <-ended)
+	close(settled)
+	first, second := <-settled, <-settled
+	if first != `waits {"outcome":"release"}` || second != "runs "+ack || begun.Load() != "runs" {
+		t.Error(first, second, begun.Load())
+	}
+}
+
 func TestWhatWaitedForASlotWhileItsStreamEndedBeginsOnlyIfItsLeaseGoesOn(t *testing.T) {
 	var mutex sync.Mutex
 	var begun, settled []string

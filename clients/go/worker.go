@@ -59,7 +59,9 @@ type Worker struct {
 	live     string // the name of the stream that goes on, if there is one
 	stopping bool
 	drained  bool
-	work     sync.WaitGroup
+	// leaving is closed when what has not begun goes back.
+	leaving chan struct{}
+	work    sync.WaitGroup
 }
 
 // NewWorker returns a worker; Run runs it.
@@ -94,6 +96,7 @@ func NewWorker(client *Client, queue string, handler Handler, options Options) (
 		onError: onError,
 		slots:   make(chan struct{}, options.Concurrency),
 		running: map[*attempt]struct{}{},
+		leaving: make(chan struct{}),
 	}, nil
 }
 
@@ -200,6 +203,7 @@ func (w *Worker) runAttempt(attempt *attempt) {
 		} else if !w.isStopping() {
 			settlement = attempt.run(w)
 		}
+	case <-w.leaving:
 	case <-timer.C:
 		w.onError(fmt.Errorf("duly: no slot for %s of %s; it is handed back", attempt.lease.ID, w.queue))
 	}
@@ -312,12 +316,13 @@ func (w *Worker) isDrained() bool {
 	return w.drained
 }
 
-// stop waits for the handlers that run; it cancels those that take longer than the grace period,
+// stop hands back what waits for a slot, and waits for the handlers that run; it cancels those that take longer than the grace period,
 // and waits for these.
 func (w *Worker) stop() {
 	w.mutex.Lock()
 	w.stopping = true
 	w.mutex.Unlock()
+	close(w.leaving)
 	all := make(chan struct{})
 	go func() {
 		w.work.Wait()

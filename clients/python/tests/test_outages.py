@@ -292,6 +292,41 @@ def test_a_stop_while_a_stream_begins_costs_no_attempt(monkeypatch: pytest.Monke
     assert settled == ["release"]
 
 
+def test_what_waits_for_a_slot_is_handed_back_as_the_worker_stops() -> None:
+    handed_back = asyncio.Event()
+    begun: list[str] = []
+    settled: list[tuple[str, str]] = []
+    text = lease_text(7, "runs") + lease_text(7, "waits")
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield text
+        await asyncio.Event().wait()
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        *_, token, call = request.url.path.split("/")
+        if call == "stream":
+            return httpx.Response(200, content=stream())
+        if call == "settle":
+            settled.append((token, json.loads(request.content)["outcome"]))
+            handed_back.set()
+        return httpx.Response(204)
+
+    async def handle(payload: int, context: Context) -> None:
+        begun.append(context.lease.token)
+        await handed_back.wait()
+
+    async def case() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
+        client = AsyncClient("http://duly", token="x", namespace="ns", http=http)
+        worker = Worker(client, "q", handle, concurrency=1, ttr=3_600, grace=5)
+        async with client, running(worker):
+            await until("both are there", lambda: len(worker._running) == 2 and bool(begun))
+
+    asyncio.run(case())
+    assert begun == ["runs"]
+    assert settled == [("waits", "release"), ("runs", "ack")]
+
+
 def test_what_waited_for_a_slot_while_its_stream_ended_begins_only_if_its_lease_goes_on() -> None:
     open_slot = asyncio.Event()
     begun: list[str] = []

@@ -86,6 +86,8 @@ export class Worker<T = unknown> {
   /** The name of the stream that goes on, if there is one. */
   #live = "";
   #isDrained = false;
+  /** Whether what has not begun goes back. */
+  #isLeaving = false;
 
   constructor(
     readonly queue: string,
@@ -206,7 +208,9 @@ export class Worker<T = unknown> {
 
   async #work(attempt: Attempt<T>): Promise<void> {
     if (!(await this.#slot())) {
-      this.#attempt.onError(new Error(`no slot for ${attempt.lease.id} of ${this.queue}; it is handed back`));
+      if (!this.#isLeaving) {
+        this.#attempt.onError(new Error(`no slot for ${attempt.lease.id} of ${this.queue}; it is handed back`));
+      }
       return this.#settle(attempt.lease, release(), attempt);
     }
     try {
@@ -238,7 +242,7 @@ export class Worker<T = unknown> {
     const ends = performance.now() + this.#attempt.ttr * SLOT_WAIT;
     while (this.#free === 0) {
       const left = ends - performance.now();
-      if (left <= 0) return false;
+      if (left <= 0 || this.#isLeaving) return false;
       const freed = new AbortController();
       this.#waiting.add(freed);
       await pause(left, freed.signal);
@@ -280,8 +284,10 @@ export class Worker<T = unknown> {
     await within(SETTLE_MAX, undefined, (last) => this.#client.settle(lease, settlement, last));
   }
 
-  /** Waits for the handlers that run; aborts those that take longer. */
+  /** Hands back what waits for a slot, and waits for the handlers that run; aborts those that take longer. */
   async #drain(grace: number): Promise<void> {
+    this.#isLeaving = true;
+    for (const waiting of this.#waiting) waiting.abort();
     const all = (): Promise<unknown> => Promise.allSettled([...this.#running.keys()]);
     const over = new AbortController();
     await Promise.race([all(), pause(grace, over.signal)]);

@@ -204,6 +204,39 @@ test("a stop while a stream begins costs no attempt", async () => {
   expect(settled).toEqual([{ outcome: "release" }]);
 });
 
+test("what waits for a slot is handed back as the worker stops", async () => {
+  const { opened, open } = gate();
+  const begun: string[] = [];
+  const settled: [string, string][] = [];
+  let stream: ServerResponse | undefined;
+  await using at = await standIn(async (request, response) => {
+    const [token = "", call = ""] = (request.url ?? "").split(/[/?]/).slice(-2);
+    if (request.url?.includes("/stream?")) {
+      streamLease((stream = response), 7, "runs");
+      return streamLease(response, 7, "waits");
+    }
+    let text = "";
+    for await (const part of request) text += String(part);
+    if (call === "settle") {
+      settled.push([token, (JSON.parse(text) as { outcome: string }).outcome]);
+      open();
+      if (settled.length === 2) stream?.end();
+    }
+    response.writeHead(204).end();
+  });
+  const handler = async (_: unknown, { lease, signal }: Context): Promise<void> => {
+    begun.push(lease.token);
+    await opened;
+    signal.throwIfAborted();
+  };
+  const client = { url: at.url, ...place };
+  const working = new Worker("q", handler, { client, ...quick, concurrency: 1, ttr: 3_600_000, grace: 5_000 });
+  await until(() => begun.length === 1);
+  await working.stop();
+  expect(begun).toEqual(["runs"]);
+  expect(settled).toEqual([["waits", "release"], ["runs", "ack"]]);
+});
+
 test("what waited for a slot while its stream ended begins only if its lease goes on", async () => {
   const { opened, open } = gate();
   const { opened: hasBegun, open: begins } = gate();

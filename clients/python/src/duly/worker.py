@@ -84,6 +84,8 @@ class Worker:
         self._undrained = 0
         self._slots = asyncio.Semaphore(concurrency)
         self._running: dict[asyncio.Task[None], Attempt] = {}
+        self._waiting: set[asyncio.Task[Any]] = set()
+        """Those of them that wait for a slot."""
 
     def stop(self) -> None:
         """Takes no more events; `run` returns when those that run have ended.
@@ -190,7 +192,7 @@ class Worker:
         Leases wait for one after a reconnection, and while threads outlast their attempts.
         """
         try:
-            await asyncio.wait_for(self._slots.acquire(), self._ttr * SLOT_WAIT)
+            await self._slot()
             try:
                 settlement = await self._run(attempt)
                 if settlement is not None:
@@ -205,6 +207,16 @@ class Worker:
             last = self._settle(attempt.lease, attempt.settlement or release())
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(last, SETTLE_MAX)
+
+    async def _slot(self) -> None:
+        """Waits for a slot; a stop cancels those that do, as they have not begun."""
+        task = asyncio.current_task()
+        assert task is not None, "a worker runs attempts in tasks"
+        self._waiting.add(task)
+        try:
+            await asyncio.wait_for(self._slots.acquire(), self._ttr * SLOT_WAIT)
+        finally:
+            self._waiting.discard(task)
 
     async def _run(self, attempt: Attempt) -> Settlement | None:
         """Runs an attempt that has a slot; `None` if its lease is lost, and with it its end."""
@@ -271,6 +283,8 @@ class Worker:
 
     async def _drain(self, grace: float) -> None:
         """Waits for the handlers that run; cancels those that take longer than the grace period."""
+        for waiting in self._waiting:
+            waiting.cancel()
         running = list(self._running)
         if running:
             await asyncio.wait(running, timeout=grace)
