@@ -2,7 +2,8 @@ package duly
 
 import (
 	"context"
-	"math/rand"
+	"crypto/rand"
+	"encoding/binary"
 	"time"
 )
 
@@ -20,7 +21,13 @@ func (b backoff) pause(failures int) time.Duration {
 	if length > b.longest {
 		length = b.longest
 	}
-	return length/2 + time.Duration(rand.Int63n(int64(length/2)+1))
+	// Not by math/rand, which gives every process the same numbers before Go 1.20.
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return length
+	}
+	part := binary.BigEndian.Uint64(random[:]) % uint64(length/2+1)
+	return length/2 + time.Duration(part)
 }
 
 // sleep waits; it returns the error of the context if that ends first.

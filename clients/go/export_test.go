@@ -31,3 +31,8 @@ func (w *Worker) Running() int {
 	defer w.mutex.Unlock()
 	return len(w.running)
 }
+
+// Pause is for tests: a pause after a failure, with jitter.
+func Pause(first time.Duration) time.Duration {
+	return backoff{first, first}.pause(1)
+}

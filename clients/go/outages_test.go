@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
 	"path"
 	"reflect"
+	"regexp"
 	"sort"
 	"strings"
 	"sync"
@@ -484,6 +487,33 @@ func TestAPushOfManyIsRepeatedWhereOneOfThemMayBeStoredThen(t *testing.T) {
 		}
 		if isRefused := errors.As(err, &refused); isRefused != (requests == 1) || len(pushed) != 2*(requests-1) {
 			t.Errorf("%v: %v, %v", first, pushed, err)
+		}
+	}
+}
+
+func TestPausesAreOthersInEachProcess(t *testing.T) {
+	const variable = "DULY_TEST_PAUSES"
+	if os.Getenv(variable) != "" {
+		for n := 0; n < 9; n++ {
+			fmt.Println("pause", duly.Pause(time.Hour))
+		}
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var pauses []string
+	for n := 0; n < 2; n++ {
+		command := exec.CommandContext(bounded, os.Args[0], "-test.v", "-test.run=^"+t.Name()+"$")
+		command.Env = append(os.Environ(), variable+"=1")
+		output := string(must[[]byte](t)(command.Output()))
+		pauses = append(pauses, strings.Join(regexp.MustCompile("pause .*").FindAllString(output, -1), "\n"))
+	}
+	if strings.Count(pauses[0], "pause") != 9 || pauses[0] == pauses[1] {
+		t.Error(pauses)
+	}
+	for n := 0; n < 1000; n++ {
+		if pause := duly.Pause(3); pause < 1 || pause > 3 {
+			t.Fatal(pause)
 		}
 	}
 }
