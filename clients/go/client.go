@@ -337,9 +337,16 @@ func (c *Client) Explain(ctx context.Context, queue, id string) (Explanation, er
 func (c *Client) Lease(ctx context.Context, queue string, limit int, ttr, wait time.Duration) ([]Lease, error) {
 	var leases []Lease
 	body := map[string]any{"max": limit, "ttr_ms": millis(ttr), "wait_ms": millis(wait)}
+	read := func(_ int, text []byte) error {
+		err := json.Unmarshal(text, &leases)
+		if err == nil && leases == nil {
+			return errors.New("no response of duly: it has no list of leases")
+		}
+		return err
+	}
 	// What was leased by a lost response comes back by itself.
 	err := c.send(ctx, request{
-		method: http.MethodPost, path: queuePath(queue, "/leases"), body: body, read: into(&leases),
+		method: http.MethodPost, path: queuePath(queue, "/leases"), body: body, read: read,
 		isOnce: true, wait: wait,
 	})
 	return leases, err

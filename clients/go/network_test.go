@@ -161,6 +161,15 @@ func TestASuccessOfSomethingElseIsNone(t *testing.T) {
 	}
 }
 
+func TestLeasesThatAreNoneAreNoResponseOfDuly(t *testing.T) {
+	for _, text := range []string{"{}", "null", "7", `"leases"`, ""} {
+		client := standIn(t, func(response http.ResponseWriter, _ *http.Request) { fmt.Fprint(response, text) })
+		if leases, err := client.Lease(ctx, "q", 1, time.Second, 0); err == nil {
+			t.Errorf("%s: %v", text, leases)
+		}
+	}
+}
+
 func TestAWorkerThatIsThrottledWaitsAsLongAsTheServerAsks(t *testing.T) {
 	var asked, other atomic.Int64
 	client := standIn(t, func(response http.ResponseWriter, request *http.Request) {

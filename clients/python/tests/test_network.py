@@ -235,6 +235,14 @@ def test_a_success_of_something_else_is_none(text: str, monkeypatch: pytest.Monk
     asyncio.run(case())
 
 
+@pytest.mark.parametrize("text", ["{}", "null", "7", '"leases"', "[null]", ""])
+def test_leases_that_are_none_are_no_response_of_duly(text: str) -> None:
+    http = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, text=text)))
+    client = Client("http://duly", token="x", namespace="ns", http=http)
+    with pytest.raises(ConnectionFailed, match="no response of duly"):
+        client.lease("q")
+
+
 def test_a_worker_that_is_throttled_waits_as_long_as_the_server_asks() -> None:
     streams: Counter[str] = Counter()
 

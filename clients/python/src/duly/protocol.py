@@ -210,6 +210,12 @@ def stats(queue: str) -> Call[dict[str, Any]]:
     return Call("GET", _queue(queue), None, lambda _, value: dict(value))
 
 
+def _leases(_status: int, value: Any) -> list[Lease]:
+    if not isinstance(value, list):
+        raise TypeError("leases are a list")
+    return [Lease.of(item) for item in value]
+
+
 def lease(queue: str, ttr: Span, limit: int, wait: Span) -> Call[list[Lease]]:
     wait_ms = span_ms("wait", wait)
     body = {"max": limit, "ttr_ms": span_ms("ttr", ttr), "wait_ms": wait_ms}
@@ -217,7 +223,7 @@ def lease(queue: str, ttr: Span, limit: int, wait: Span) -> Call[list[Lease]]:
         "POST",
         f"{_queue(queue)}/leases",
         _json(body),
-        lambda _, value: [Lease.of(item) for item in value],
+        _leases,
         may_repeat=False,  # what was leased by a lost response comes back by itself
         wait=wait_ms / 1_000,
     )
