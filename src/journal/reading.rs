@@ -13,7 +13,7 @@ use crate::record::FoundRecords;
 use crate::record::{Cursor, Numbered, Order, Page, Query, Record};
 use crate::store::{Outbox, Store};
 
-/// How many waiting records are looked at, in all outboxes together: the newest ones of each.
+/// How many waiting records are looked at, in all outboxes together: the newest ones.
 const WAITING_MAX: u64 = 100_000;
 
 /// How many records are read at once of one outbox: they may have payloads.
@@ -30,9 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) enum Unread {
     Store(Error),
     Journal(Error),
-    /// So many wait for the journal that not all are looked at: pages would pass over some, which
-    /// are behind their place when they are in the journal.
-    Behind(u64),
 }
 
 impl Unread {
@@ -40,10 +37,6 @@ impl Unread {
     pub(crate) fn cause(self) -> Error {
         match self {
             Self::Store(error) | Self::Journal(error) => error,
-            Self::Behind(waits) => {
-                let text = format!("{waits} records wait for the journal");
-                Error::new(ErrorKind::Unavailable, text)
-            }
         }
     }
 }
@@ -57,14 +50,11 @@ impl From<Error> for Unread {
 impl From<Unread> for Error {
     /// In words for somebody who asked for records, and may not know of a journal.
     fn from(unread: Unread) -> Self {
-        let is_behind = matches!(unread, Unread::Behind(_));
         let error = match unread {
             Unread::Journal(error) if error.kind() != ErrorKind::Invalid => error,
-            Unread::Behind(_) => unread.cause(),
             other => return other.cause(),
         };
         let (kind, how) = match error.kind() {
-            kind if is_behind => (kind, "the journal is behind, so try again"),
             ErrorKind::Unavailable | ErrorKind::Unknown | ErrorKind::TimedOut => {
                 (ErrorKind::Unavailable, "the journal is away, so try again")
             }
@@ -101,11 +91,7 @@ pub(crate) async fn page(
         sort(query.order, found);
         found.truncate(least); // what comes after them is on a later page
     };
-    let Waiting { found, cut_of } = waiting_in(store, |_| true, &query, Some, first).await?;
-    let waiting = found;
-    if let (Some(waits), Some(_), None) = (cut_of, journal, query.id) {
-        return Err(Unread::Behind(waits));
-    }
+    let waiting = waiting(store, &query, Some, first).await?;
     let found = match journal {
         Some(journal) => of_journal(async { journal.page(query.clone()).await }).await?,
         None => FoundRecords::default(),
@@ -121,15 +107,7 @@ pub(crate) async fn waiting<T: Send>(
     keep: impl Fn(Numbered) -> Option<T> + Copy + Send,
     less: impl Fn(&mut Vec<T>) + Copy + Send,
 ) -> Result<Vec<T>> {
-    let waiting = waiting_in(store, |_| true, query, keep, less).await?;
-    Ok(waiting.found)
-}
-
-/// What was found of what waits.
-pub(crate) struct Waiting<T> {
-    pub(crate) found: Vec<T>,
-    /// How many wait, if they are more than are looked at.
-    cut_of: Option<u64>,
+    waiting_in(store, |_| true, query, keep, less).await
 }
 
 /// The same of some buckets alone.
@@ -139,7 +117,7 @@ pub(crate) async fn waiting_in<T: Send>(
     query: &Query,
     keep: impl Fn(Numbered) -> Option<T> + Copy + Send,
     less: impl Fn(&mut Vec<T>) + Copy + Send,
-) -> Result<Waiting<T>> {
+) -> Result<Vec<T>> {
     let mut outboxes = store.outboxes().await?;
     outboxes.retain(|outbox| match outbox {
         Outbox::Store => true,
@@ -156,11 +134,11 @@ pub(crate) async fn waiting_in<T: Send>(
         Outbox::Store => false,
     };
     let (named, others): (Vec<_>, Vec<_>) = outboxes.into_iter().partition(is_named);
-    let waiting = read_all(store, query, named, keep, less).await?;
-    if waiting.found.is_empty() {
+    let found = read_all(store, query, named, keep, less).await?;
+    if found.is_empty() {
         read_all(store, query, others, keep, less).await
     } else {
-        Ok(waiting)
+        Ok(found)
     }
 }
 
@@ -171,36 +149,27 @@ async fn read_all<T: Send>(
     outboxes: Vec<Outbox>,
     keep: impl Fn(Numbered) -> Option<T> + Copy + Send,
     less: impl Fn(&mut Vec<T>) + Copy + Send,
-) -> Result<Waiting<T>> {
-    let spans = outboxes.into_iter();
-    let spans = spans.map(|outbox| OutboxSpan::of(store, outbox));
-    let spans = stream::iter(spans).buffer_unordered(AT_ONCE);
-    let mut spans: Vec<OutboxSpan> = spans.try_collect().await?;
-    let waits = spans.iter().map(OutboxSpan::len).sum();
-    let is_cut = waits > WAITING_MAX;
-    if is_cut {
-        for span in &mut spans {
-            span.keep_newest(WAITING_MAX, waits);
-        }
-    }
-    let read = spans.into_iter();
-    let read = read.map(|span| read_one(store, query, span, keep, less));
-    let read = stream::iter(read).buffer_unordered(AT_ONCE);
-    Ok(Waiting {
-        found: read.try_concat().await?,
-        cut_of: is_cut.then_some(waits),
-    })
+) -> Result<Vec<T>> {
+    let share = (WAITING_MAX / outboxes.len().max(1) as u64).max(1_000);
+    let read = outboxes
+        .into_iter()
+        .map(|outbox| read(store, query, outbox, share, keep, less));
+    stream::iter(read)
+        .buffer_unordered(AT_ONCE)
+        .try_concat()
+        .await
 }
 
-/// The same of one outbox.
-async fn read_one<T>(
+/// The same of the last `share` records of one outbox.
+async fn read<T>(
     store: &dyn Store,
     query: &Query,
-    span: OutboxSpan,
+    outbox: Outbox,
+    share: u64,
     keep: impl Fn(Numbered) -> Option<T>,
     less: impl Fn(&mut Vec<T>),
 ) -> Result<Vec<T>> {
-    let mut pages = WaitingPages { store, query, span };
+    let mut pages = WaitingPages::open(store, query, outbox, share).await?;
     let mut found = Vec::new();
     while let Some(page) = pages.next().await? {
         found.extend(page.into_iter().filter_map(&keep));
@@ -209,66 +178,46 @@ async fn read_one<T>(
     Ok(found)
 }
 
-/// The numbers of what waits in an outbox.
-struct OutboxSpan {
-    outbox: Outbox,
-    /// That of the last record before it.
-    after: u64,
-    /// That of the next record when it was read.
-    end: u64,
-}
-
-impl OutboxSpan {
-    async fn of(store: &dyn Store, outbox: Outbox) -> Result<Self> {
-        let span = store.read_outbox(&outbox, u64::MAX, 0).await?;
-        Ok(Self {
-            outbox,
-            after: span.first.max(1) - 1,
-            end: span.next,
-        })
-    }
-
-    fn len(&self) -> u64 {
-        self.end.saturating_sub(self.after + 1)
-    }
-
-    /// Keeps the newest of them, `part` of `whole`.
-    fn keep_newest(&mut self, part: u64, whole: u64) {
-        let kept = u128::from(self.len()) * u128::from(part) / u128::from(whole);
-        let kept = u64::try_from(kept).unwrap_or(u64::MAX);
-        self.after = self.end.saturating_sub(kept + 1);
-    }
-}
-
 /// The records of one outbox that are asked for, page by page.
 pub(crate) struct WaitingPages<'a> {
     store: &'a dyn Store,
     query: &'a Query,
-    /// What is left.
-    span: OutboxSpan,
+    outbox: Outbox,
+    after: u64,
+    /// The number of the next record when it began.
+    end: u64,
 }
 
 impl<'a> WaitingPages<'a> {
+    /// Begins with the last `share` records.
     pub(crate) async fn open(
         store: &'a dyn Store,
         query: &'a Query,
         outbox: Outbox,
+        share: u64,
     ) -> Result<Self> {
-        let span = OutboxSpan::of(store, outbox).await?;
-        Ok(Self { store, query, span })
+        let span = store.read_outbox(&outbox, u64::MAX, 0).await?;
+        let last = span.next.saturating_sub(1);
+        Ok(Self {
+            after: last.saturating_sub(share).max(span.first.max(1) - 1),
+            end: span.next,
+            store,
+            query,
+            outbox,
+        })
     }
 
     /// Reads the next page, at most 1,000 records; `None` after the last one.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Numbered>>> {
-        if self.span.len() == 0 {
+        if self.after.saturating_add(1) >= self.end {
             return Ok(None);
         }
-        let (outbox, after) = (&self.span.outbox, self.span.after);
-        let page = self.store.read_outbox(outbox, after, BATCH).await?;
-        if page.last <= after {
+        let page = self.store.read_outbox(&self.outbox, self.after, BATCH);
+        let page = page.await?;
+        if page.last <= self.after {
             return Ok(None); // what was there is gone
         }
-        self.span.after = page.last;
+        self.after = page.last;
         let (query, mut records) = (self.query, page.records);
         records.retain(|it| query.matches(&it.1) && query.is_after(Cursor::of(it)));
         Ok(Some(records))

@@ -1,6 +1,6 @@
 //! The journal is away: records wait, handlers do not, and nothing is lost or there twice.
 
-use duly::journal::{RecordChoices, RecorderOptions};
+use duly::journal::RecorderOptions;
 use duly::testing::Probe;
 use duly::time::When;
 
@@ -194,41 +194,4 @@ async fn a_question_is_refused_while_the_journal_is_away_and_says_what_can_be_re
         bus.advance(secs(10)).await;
         assert_eq!(bus.records().page().await.unwrap().items.len(), 2);
     }
-}
-
-/// What waits beyond what is looked at would be passed over for ever: it comes into the journal at
-/// places that the pages have left behind.
-#[tokio::test(start_paused = true)]
-async fn a_question_is_refused_while_more_waits_than_is_looked_at() {
-    let world = World::new();
-    world.journal.now(Mode::HoldsLoads);
-    let choices = RecordChoices {
-        outbox_max: Some(1_000_000),
-        ..RecordChoices::default()
-    };
-    let builder = world.builder(prompt()).records(choices);
-    let (bus, queue) = world
-        .start(builder.register_as(ORDERS, Probe::<u64>::new()))
-        .await;
-    let push = async |from: u64, to: u64| {
-        for first in (from..to).step_by(1_000) {
-            let events = first..(first + 1_000).min(to);
-            queue.push_many(events, secs(0)).await.unwrap();
-            bus.advance(secs(1)).await;
-        }
-    };
-    push(0, 100_000).await;
-    assert_eq!(world.waiting().await, 100_000);
-    let asked = || bus.records();
-    assert!(asked().page().await.unwrap().next.is_some());
-    push(100_000, 100_010).await;
-    let page = asked().page().await.unwrap_err();
-    let streamed = asked().stream().next().await.unwrap().unwrap_err();
-    for error in [page, streamed] {
-        assert_eq!(error.kind(), duly::ErrorKind::Unavailable, "{error}");
-        let words = error.to_string();
-        assert!(words.starts_with("the journal is behind"), "{words}");
-        assert!(words.contains("100010 records wait"), "{words}");
-    }
-    assert!(asked().only_waiting().page().await.unwrap().next.is_some());
 }

@@ -19,8 +19,6 @@ pub(crate) enum Mode {
     Fails,
     /// Nothing happens, and no answer ever comes.
     Hangs,
-    /// No load is ever done, and all else works.
-    HoldsLoads,
     /// It is done, and the answer is lost.
     LosesAnswers,
     /// It is done, and takes so long.
@@ -126,7 +124,7 @@ impl Bad {
         drop(state);
         let away = |kind| Box::pin(async move { Err(Error::new(kind, "the journal is away")) });
         match mode {
-            Mode::Works | Mode::HoldsLoads => answer(),
+            Mode::Works => answer(),
             Mode::Fails => away(ErrorKind::Unavailable),
             Mode::Hangs => Box::pin(std::future::pending()),
             Mode::LosesAnswers => {
@@ -155,9 +153,6 @@ impl Journal for Bad {
         let names = batches.iter().map(|it| it.outbox.clone());
         state.outboxes.extend(names);
         let waits = state.load_waits.take();
-        if state.mode == Mode::HoldsLoads {
-            return Box::pin(std::future::pending());
-        }
         drop(state);
         let under_way = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_under_way.fetch_max(under_way, Ordering::SeqCst);

@@ -143,7 +143,7 @@ pub(super) async fn last_of(
     let is_in = |other: &BucketKey| other == bucket;
     let waiting = reading::waiting_in(store, is_in, &query, of_them, |_| {});
     let mut waiting = match waiting.await {
-        Ok(waiting) => waiting.found,
+        Ok(waiting) => waiting,
         Err(error) => {
             let why = error.to_string();
             return letters

@@ -123,7 +123,7 @@ impl Erasure {
         erases: bool,
     ) -> Result<(u64, u64)> {
         let query = self.query(None);
-        let mut pages = WaitingPages::open(store, &query, outbox).await?;
+        let mut pages = WaitingPages::open(store, &query, outbox, u64::MAX).await?;
         let (mut all, mut holding) = (0, 0);
         while let Some(page) = pages.next().await? {
             let places = self.places(&page).await?;

@@ -24,8 +24,8 @@ use crate::time::Timestamp;
 ///
 /// All filters must match. Records of a store in a file are read from that file. Those of any other
 /// store are read from the journal, and from the outboxes of the store if they are not in the
-/// journal yet; while more than 100,000 are not, pages are refused, as they would leave some out.
-/// Every page scans a bounded number of records, so it is quick, and may be short.
+/// journal yet; of those, the newest 100,000. Every page scans a bounded number
+/// of records, so it is quick, and may be short.
 ///
 /// # Examples
 ///
@@ -221,9 +221,8 @@ impl Records {
     /// or too long. [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) where nothing was found of
     /// an unknown queue whose name is another spelling of a known one (`order_close` for
     /// `order-close`). [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) while the journal
-    /// is unavailable, also after a timeout of 30 seconds, and while 100,000 records wait for it: a
-    /// page without the others would look complete. Then [`only_waiting`](Self::only_waiting) reads
-    /// what waits. Or the store's error.
+    /// is unavailable, also after a timeout of 30 seconds: a page without its records would look
+    /// complete. Then [`only_waiting`](Self::only_waiting) reads the rest. Or the store's error.
     pub async fn page(self) -> Result<Page<Record>> {
         self.checked()?.read().await
     }
