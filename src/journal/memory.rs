@@ -90,7 +90,11 @@ impl Journal for MemoryJournal {
         let is_cut = records.len() > query.page_len();
         records.truncate(query.page_len());
         let next = records.last().map(Cursor::of).filter(|_| is_cut);
-        Box::pin(ready(Ok(FoundRecords { records, next })))
+        Box::pin(ready(Ok(FoundRecords {
+            records,
+            next,
+            skipped: 0,
+        })))
     }
 
     fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<MinuteStats>> {

@@ -11,6 +11,8 @@ pub struct FoundRecords {
     pub records: Vec<Numbered>,
     /// Where to go on, when there may be more.
     pub next: Option<Cursor>,
+    /// How many rows were passed over that cannot be read: damaged, or written by a newer duly.
+    pub skipped: u64,
 }
 
 /// How long records are kept, and how many.

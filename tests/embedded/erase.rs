@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use duly::Bus;
+use duly::{Bus, CancelOutcome};
 use duly::prelude::*;
 
 /// Every file of a folder, one after the other.
@@ -106,4 +106,28 @@ async fn bytes_of_what_is_erased_after_a_restart_are_overwritten() {
     for number in 10..20 {
         assert_eq!(holds(folder, &ann(number)), number == passed, "{number}");
     }
+}
+
+/// What cannot be read is not known to be of somebody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_cannot_be_read_is_told_of_as_not_reached() {
+    let place = tempfile::tempdir().expect("a folder");
+    let bus = start(place.path()).await;
+    let queue = bus.queue_named::<u64>("mail").expect("a queue");
+    for number in 0..3 {
+        let event = queue.event(number).key("customer:8");
+        let event = event.after(Duration::from_secs(3_600));
+        let id = event.push().await.expect("pushed").id();
+        let cancelled = queue.cancel(id).await.expect("a reply");
+        assert_eq!(cancelled, CancelOutcome::Cancelled);
+    }
+    stop(bus).await;
+    let file = rusqlite::Connection::open(place.path().join("duly.db")).expect("the file");
+    let damage = "UPDATE records SET attempt = 9 WHERE number = 2";
+    assert_eq!(file.execute(damage, []).expect("a change"), 1);
+    drop(file);
+    let bus = start(place.path()).await;
+    let report = bus.erase("customer:8").run().await.expect("erased");
+    assert_eq!((report.records, report.unreached), (2, 1));
+    stop(bus).await;
 }

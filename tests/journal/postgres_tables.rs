@@ -12,7 +12,7 @@ use duly::time::Timestamp;
 use crate::journal::harness::play;
 use crate::journal::postgres::{Schema, connect};
 use crate::journal::sample::{
-    START_US, batch, batch_of, counted, everything, id, load, many, minutes, numbers, queue,
+    START_US, batch, batch_of, counted, everything, id, load, many, minutes, numbers, page, queue,
     record, sorted, with,
 };
 use crate::servers::shared_postgres;
@@ -355,6 +355,7 @@ fn rows_that_are_unknown_are_passed_over_and_hide_none_of_the_others() {
                 assert_eq!(found, [5, 7, 8, 9, 10], "{limit}");
             }
         }
+        assert_eq!(page(&journal, Query::default()).await.skipped, 5);
         schema.sql("UPDATE minutes SET outcome = 'postponed' WHERE outcome = 'acked'");
         let counts = minutes(&journal).await;
         assert_eq!(counts.len(), counted(&records).len());

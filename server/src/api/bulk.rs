@@ -62,8 +62,8 @@ pub struct ErasedEvents {
     /// How many records lost their payload and their error text.
     #[schema(minimum = 0, example = 12)]
     pub records: u64,
-    /// How many records could not be erased yet, or at all: those in the outboxes of Redis. With a
-    /// journal, another erasure reaches them a moment later.
+    /// How many records could not be erased yet, or at all: those in the outboxes of Redis, which with a
+    /// journal another erasure reaches a moment later, and those that cannot be read.
     #[schema(minimum = 0, example = 0)]
     pub unreached: u64,
     /// The `after` of the next request; absent after the last one.

@@ -307,8 +307,8 @@ fn said(
     }
     if sum.unreached > 0 {
         text.push_str(&format!(
-            "\n{} records are in outboxes of Redis: with a journal erase again in a moment; without \
-             one they stay until newer ones replace them",
+            "\n{} records are in outboxes of Redis, or cannot be read: with a journal erase again in a \
+             moment; without one they stay until newer ones replace them",
             sum.unreached
         ));
     }

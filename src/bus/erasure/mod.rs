@@ -93,7 +93,8 @@ pub struct ErasureReport {
     /// How many records could not be erased where they are: those in the outboxes of Redis; and with a
     /// journal those in any outbox, which may be on their way to it as they were. With a journal they
     /// are there in a moment, and erased by another run; without one they stay until newer ones replace
-    /// them.
+    /// them. Those that cannot be read count as well, as they may be of the key: damaged ones, and those
+    /// that a newer duly has written.
     pub unreached: u64,
 }
 

@@ -35,6 +35,7 @@ impl Erasure {
         for _ in 0..PAGES_MAX {
             let found = self.page(self.query(after)).await?;
             let places = self.places(&found.records).await?;
+            report.unreached += found.skipped;
             report.records += places.len() as u64;
             if !self.dry_run && !places.is_empty() {
                 self.erase(places).await?;

@@ -11,9 +11,10 @@ use tokio_postgres::{Client, Row, Transaction};
 
 use super::copy::{COLUMNS, ordered, storable};
 use super::fault::{ErrorContext, PgError};
-use super::row::{Columns, unless_damaged};
+use super::row::Columns;
 use super::scope::Scope;
 use crate::error::Result;
+use crate::panics;
 use crate::record::FoundRecords;
 use crate::record::{Cursor, Order, Outcome, Query};
 
@@ -32,7 +33,7 @@ pub(super) async fn page(
     let statement = PageSql::of(query);
     let mut found = FoundRecords::default();
     let rows = statement.rows(client, scope, spot).await?;
-    let mut last = None;
+    let (mut last, mut unread) = (None, None);
     for row in &rows {
         if found.records.len() == query.page_len() {
             found.next = found.records.last().map(Cursor::of);
@@ -43,15 +44,25 @@ pub(super) async fn page(
         let place = columns.place()?;
         last = Some(place);
         if is_found {
-            let record = columns.record_at(place);
-            let what = "a journal row that is not a record";
-            found.records.extend(unless_damaged(record, what, place));
+            match columns.record_at(place) {
+                Ok(record) => found.records.push(record),
+                Err(error) => {
+                    found.skipped += 1;
+                    unread = Some((place, error));
+                }
+            }
         }
         // The last record examined: later ones have not been seen.
         found.next = (looked_at == statement.looked_at_max as i64).then_some(place);
     }
-    if rows.len() > query.page_len() {
-        found.next = found.next.or(last); // some were damaged, and there may be more
+    if let Some((place, error)) = unread {
+        if rows.len() > query.page_len() {
+            found.next = found.next.or(last); // there may be more
+        }
+        let skipped = found.skipped;
+        panics::reported(|| {
+            tracing::error!(skipped, %place, %error, "skipped journal rows that are not records");
+        });
     }
     Ok(found)
 }

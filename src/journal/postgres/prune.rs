@@ -26,9 +26,8 @@ const LARGE: i64 = 100_000;
 
 /// How long a step waits for a lock, and others behind it.
 const LOCK_TIMEOUT: &str = "500ms";
-/// How long it waits for a week that should have gone long ago: somebody always loads or reads.
-const LOCK_TIMEOUT_OVERDUE: &str = "5s";
-/// From when on that is: a day, or a part of the number that is kept.
+/// From when on a week that somebody holds is warned of: a day over its age, or a part of the number
+/// that is kept too many.
 const OVERDUE_US: i64 = 86_400_000_000;
 
 /// Up to one part in this many of the records kept may exceed their age, to be dropped with their
@@ -82,7 +81,7 @@ async fn step(
     keep: Keep,
     now: Timestamp,
 ) -> Result<Result<Pruned, usize>, PgError> {
-    let step = begin(client, scope, LOCK_TIMEOUT).await?;
+    let step = begin(client, scope).await?;
     if let Some(version) = schema::upgraded(&step, &scope.schema).await? {
         return Ok(Err(version));
     }
@@ -133,12 +132,14 @@ async fn step(
         drop_emptied(client, scope, week).await?;
     }
     if let Some((week, is_overdue)) = due_week {
-        match drop_due(client, scope, week, is_overdue).await? {
-            Ok(records) => {
+        match drop_due(client, scope, week).await {
+            Ok(Ok(records)) => {
                 pruned.records = records.unsigned_abs();
                 pruned.more = true; // the next week may be due as well
             }
-            Err(version) => return Ok(Err(version)),
+            Ok(Err(version)) => return Ok(Err(version)),
+            Err(fault) if fault::is_locked(&fault) => deferred(week, is_overdue),
+            Err(fault) => return Err(fault),
         }
     }
     Ok(Ok(pruned))
@@ -150,44 +151,35 @@ async fn drop_due(
     client: &mut Client,
     scope: &Scope,
     week: i32,
-    is_overdue: bool,
 ) -> Result<Result<i64, usize>, PgError> {
-    let timeout = if is_overdue {
-        LOCK_TIMEOUT_OVERDUE
-    } else {
-        LOCK_TIMEOUT
-    };
-    let dropped = async {
-        let step = begin(client, scope, timeout).await?;
-        if let Some(version) = schema::upgraded(&step, &scope.schema).await? {
-            return Ok(Err(version));
-        }
-        let records = drop_week(&step, week).await?;
-        step.commit().await?;
-        Ok(Ok(records))
-    };
-    let dropped = dropped.await;
-    let is_locked = |fault: &PgError| fault::is_locked(fault);
-    if is_overdue && dropped.as_ref().is_err_and(is_locked) {
-        let table = weeks::table(week);
-        panics::reported(|| {
-            tracing::warn!(
-                table,
-                "records that should have gone a day ago stay: the table was in use for {timeout}; \
-                 a transaction that has read the journal is left open, or a dump is under way"
-            );
-        });
+    let step = begin(client, scope).await?;
+    if let Some(version) = schema::upgraded(&step, &scope.schema).await? {
+        return Ok(Err(version));
     }
-    dropped
+    let records = drop_week(&step, week).await?;
+    step.commit().await?;
+    Ok(Ok(records))
 }
 
-async fn begin<'a>(
-    client: &'a mut Client,
-    scope: &Scope,
-    lock_timeout: &str,
-) -> Result<Transaction<'a>, PgError> {
+/// Logs that a week is in use and stays for now.
+fn deferred(week: i32, is_overdue: bool) {
+    let table = weeks::table(week);
+    panics::reported(|| {
+        if is_overdue {
+            tracing::warn!(
+                table,
+                "records that should have gone a day ago stay, as the journal is in use: loads take \
+                 long, a dump is under way, or a transaction that has read it is left open"
+            );
+        } else {
+            tracing::debug!(table, "a week of records is in use, and stays for now");
+        }
+    });
+}
+
+async fn begin<'a>(client: &'a mut Client, scope: &Scope) -> Result<Transaction<'a>, PgError> {
     let step = scope.begin(client).await?;
-    step.batch_execute(&format!("SET LOCAL lock_timeout TO '{lock_timeout}'"))
+    step.batch_execute(&format!("SET LOCAL lock_timeout TO '{LOCK_TIMEOUT}'"))
         .await?;
     lock(&step, &scope.schema).await?;
     Ok(step)
@@ -288,7 +280,7 @@ async fn drop_week(step: &Transaction<'_>, week: i32) -> Result<i64, PgError> {
 /// empty table does no harm.
 async fn drop_emptied(client: &mut Client, scope: &Scope, week: i32) -> Result<(), PgError> {
     let dropped = async {
-        let step = begin(client, scope, LOCK_TIMEOUT).await?;
+        let step = begin(client, scope).await?;
         match drop_week(&step, week).await? {
             0 => step.commit().await,
             _ => step.rollback().await,

@@ -1,7 +1,6 @@
 //! Decoding of rows into records.
 
 use std::error::Error as StdError;
-use std::fmt::Display;
 use std::str::FromStr;
 
 use tokio_postgres::Row;
@@ -10,7 +9,6 @@ use tokio_postgres::types::{FromSql, Type};
 use super::fault::ErrorContext;
 use crate::error::{ErrorKind, Result};
 use crate::event::{EventId, Payload, TraceId};
-use crate::panics;
 use crate::record::{Cursor, NodeId, Numbered, Record, Stages};
 use crate::time::Timestamp;
 
@@ -33,13 +31,6 @@ pub(super) struct Columns<'a> {
     row: &'a Row,
     next: usize,
     spot: ErrorContext<'a>,
-}
-
-/// Returns what a row has; `None` if it is damaged, or written by a newer duly. It is logged, and no
-/// reason to hide the others.
-pub(super) fn unless_damaged<T>(read: Result<T>, what: &str, place: impl Display) -> Option<T> {
-    let logged = |error| panics::reported(|| tracing::error!(%place, %error, "skipped {what}"));
-    read.map_err(logged).ok()
 }
 
 impl<'a> Columns<'a> {

@@ -138,6 +138,8 @@ struct Here {
     place: Place,
     /// `None`: not asked for. Read while SQLite is at the row.
     found: Option<Numbered>,
+    /// Whether it is asked for, and cannot be read.
+    is_damaged: bool,
 }
 
 impl Reader {
@@ -234,6 +236,7 @@ fn find(connection: &Connection, query: &Query) -> rusqlite::Result<FoundRecords
         }
         looked_at += 1;
         found.records.extend(here.found);
+        found.skipped += u64::from(here.is_damaged);
         next_of(walk)?;
     }
 }
@@ -250,18 +253,23 @@ fn look(
         row.get(at::NUMBER)?,
         row.get(at::EVENT)?,
     );
-    let mut found = None;
+    let (mut found, mut is_damaged) = (None, false);
     if conditions.matches(row)? {
         let queue = name_of(connection, names, row.get(at::QUEUE)?)?;
         found = queue.and_then(|queue| rows::read(row, queue));
-        if found.is_none() {
+        is_damaged = found.is_none();
+        if is_damaged {
             let cursor = cursor(place);
             panics::reported(
                 || tracing::error!(%cursor, "skipped a journal row that is not a record"),
             );
         }
     }
-    Ok(Here { place, found })
+    Ok(Here {
+        place,
+        found,
+        is_damaged,
+    })
 }
 
 fn values((finished, number, event): Bound) -> [Value; 3] {

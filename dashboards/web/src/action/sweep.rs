@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use axum::http::StatusCode;
 use duly::QueueName;
 
 use super::input::too_many;
@@ -57,6 +58,17 @@ pub(super) fn stop(app: &App, visit: &Visit, fields: &Fields) -> Result<(String,
     if sweep.owner.user != visit.user.name {
         visit.needs(Role::Admin)?;
     }
+    if sweep.ended().is_some() {
+        let text = "the sweep is over";
+        return Err(PageError::new(StatusCode::CONFLICT, text.to_owned()));
+    }
     sweep.stop();
-    Ok(("The sweep stops.".to_owned(), sweep.targets.clone()))
+    let targets = sweep.targets.iter();
+    let targets = targets.map(|target| {
+        let queue = target
+            .split_once(", ")
+            .map_or(&**target, |(queue, _)| queue);
+        format!("{queue}, {}", sweep.what)
+    });
+    Ok(("The sweep stops.".to_owned(), targets.collect()))
 }
