@@ -62,6 +62,31 @@ async fn what_may_have_been_accepted_goes_on_under_a_new_id_if_an_operator_says_
     }
 }
 
+/// A relay that was killed may have pushed it, and it is deferred before it is looked up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_operator_has_put_back_anew_is_so_also_once_it_is_deferred() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = forgetful(&seen).await;
+        let queue = orders(&bus);
+        outbox.push(&queue, 1..2, When::Now).await;
+        let may_be = "update duly_outbox set repeated = true";
+        outbox.execute(may_be).await;
+        forget(&queue, &seen).await;
+        let relay = outbox.relay(&bus).await;
+        outbox.until(&refused("may have been accepted"), 1).await;
+        relay.stop().await;
+        outbox.retry(true).await;
+        outbox.execute(may_be).await;
+        let relay = outbox.relay(&bus).await;
+        outbox.settled().await;
+        assert_eq!(outbox.number(REFUSED).await, 0, "{}", outbox.name());
+        seen.reach(1_001).await;
+        assert_eq!(seen.counts()[&1], 1);
+        relay.stop().await;
+    }
+}
+
 /// An id that was chosen may be that of another push, so duly puts no other in its place by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_of_a_chosen_id_that_is_too_old_goes_on_under_a_new_one_if_an_operator_says_so() {
@@ -215,6 +240,7 @@ async fn tables_of_an_earlier_form_are_brought_up_to_date() {
         outbox
             .execute(
                 "alter table duly_outbox_refused drop column repeated; \
+                 alter table duly_outbox_deferred drop column anew; \
                  alter table duly_outbox drop column anew",
             )
             .await;
@@ -253,6 +279,7 @@ async fn a_start_names_the_columns_that_the_tables_lack() {
         outbox
             .execute(
                 "alter table duly_outbox_refused drop column repeated; \
+                 alter table duly_outbox_deferred drop column anew; \
                  alter table duly_outbox drop column anew; \
                  alter table duly_done drop column lease",
             )
@@ -263,7 +290,10 @@ async fn a_start_names_the_columns_that_the_tables_lack() {
         let lacks = match outbox {
             // A start adds the others: its SQL cannot.
             Outbox::Sqlite(_) => "the database has no duly_done.lease;",
-            _ => "no duly_outbox.anew, duly_outbox_refused.repeated, duly_done.lease;",
+            _ => {
+                "no duly_outbox.anew, duly_outbox_deferred.anew, duly_outbox_refused.repeated, \
+                 duly_done.lease;"
+            }
         };
         assert!(
             text.contains(lacks) && text.contains("schema --database"),

@@ -45,7 +45,7 @@ pub(super) fn free(mut found: Vec<TextRow>) -> Vec<TextRow> {
 /// Returns the statements that claim rows for the relay `own`, and read those that it has then.
 pub(super) fn take(own: &str, keys: &[i64]) -> Vec<Statement> {
     let read = format!(
-        "select o.n, o.repeated, o.event as bytes from {} where o.holder = '{own}' \
+        "select o.n, o.repeated, o.event as bytes, o.anew from {} where o.holder = '{own}' \
          order by o.n",
         by_keys(TABLE, keys)
     );
@@ -60,6 +60,7 @@ pub(super) fn read(texts: &[TextRow]) -> Result<Vec<DeferredRow>> {
             key: text(0)?.parse().ok()?,
             is_repeated: text(1)?.parse::<i64>().ok()? > 1,
             event: unhex(text(2)?)?,
+            is_anew: text(3)? == "1",
         })
     };
     let rows: Option<Vec<_>> = texts.iter().map(row).collect();

@@ -137,8 +137,8 @@ pub(super) fn close(own: &str, keys: &[i64], closing: &Closing) -> Vec<Statement
     }
     for row in &closing.deferred {
         let insert = format!(
-            "insert into duly_outbox_deferred (at, repeated, bucket, event) \
-             select at, {} or holder <> '{own}', {}, event from duly_outbox where n = {}",
+            "insert into duly_outbox_deferred (at, repeated, anew, bucket, event) \
+             select at, {} or holder <> '{own}', anew, {}, event from duly_outbox where n = {}",
             u8::from(row.is_repeated),
             text(&row.group),
             key(row.place)

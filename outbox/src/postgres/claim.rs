@@ -73,8 +73,8 @@ pub(crate) fn close(
         });
         let rows: Vec<_> = rows.collect();
         sql += &format!(
-            ", deferred as (insert into duly_outbox_deferred (at, repeated, event, bucket) \
-             select o.at, v.repeated, o.event, v.bucket \
+            ", deferred as (insert into duly_outbox_deferred (at, repeated, anew, event, bucket) \
+             select o.at, v.repeated, o.anew, o.event, v.bucket \
              from step, (values {}) as v (xid, n, bucket, repeated), duly_outbox o \
              where o.xid = v.xid and o.n = v.n order by o.xid, o.n)",
             rows.join(",")

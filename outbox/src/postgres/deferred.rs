@@ -51,7 +51,7 @@ pub(crate) fn take(own: &str, group: &str, behind: i64, limit: usize) -> String 
          update duly_outbox_deferred d set repeated = true, holder = '{own}', \
              until = clock_timestamp() + interval '{seconds} s' \
              from taken where d.key = taken.key \
-             returning d.key, taken.repeated, encode(d.event, 'hex'); commit"
+             returning d.key, taken.repeated, encode(d.event, 'hex'), d.anew; commit"
     )
 }
 
@@ -63,6 +63,7 @@ pub(crate) fn read(texts: &[TextRow]) -> Result<Vec<DeferredRow>> {
             key: text(0)?.parse().ok()?,
             is_repeated: text(1)? == "t",
             event: unhex(text(2)?)?,
+            is_anew: text(3)? == "t",
         })
     };
     let rows: Option<Vec<_>> = texts.iter().map(row).collect();

@@ -79,11 +79,12 @@ impl<S: Source> Run<S> {
                         outcomes.push((place, RowOutcome::NotYet));
                         continue;
                     }
-                    let event = event.repeated(row.is_repeated);
+                    let is_anew = row.is_anew;
+                    let event = event.repeated(row.is_repeated && !is_anew);
                     events.push(RowEvent {
                         place,
                         event,
-                        is_anew: false, // it is asked for again, if it is refused
+                        is_anew,
                     });
                 }
                 Err(error) => outcomes.push((place, RowOutcome::refused(error.to_string()))),

@@ -175,6 +175,8 @@ pub(crate) struct DeferredRow {
     pub(crate) key: i64,
     /// Whether it may have been pushed before it was taken now.
     pub(crate) is_repeated: bool,
+    /// Whether an operator has put it back, and handling its event twice does no harm.
+    pub(crate) is_anew: bool,
     pub(crate) event: Vec<u8>,
 }
 

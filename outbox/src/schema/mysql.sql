@@ -57,6 +57,7 @@ create table if not exists duly_outbox_deferred (
     n bigint not null auto_increment primary key,
     at bigint not null,
     repeated smallint not null, -- how often it may have been accepted already
+    anew tinyint not null default 0, -- it was put back, and handling it twice does no harm
     holder varchar(16) character set ascii collate ascii_bin not null default '', -- the relay that pushes it
     held_until bigint not null default 0, -- and how long others leave it alone
     tries integer not null default 0, -- how often it was given back
@@ -64,6 +65,17 @@ create table if not exists duly_outbox_deferred (
     event longblob not null,
     key duly_outbox_deferred_by_bucket (bucket, n)
 ) engine = InnoDB;
+-- Of an earlier form of the table, too.
+set @duly_outbox_add = if(
+    exists (
+        select * from information_schema.columns where table_schema = database()
+        and table_name = 'duly_outbox_deferred' and column_name = 'anew'
+    ),
+    'do 0', 'alter table duly_outbox_deferred add column anew tinyint not null default 0'
+);
+prepare duly_outbox_add from @duly_outbox_add;
+execute duly_outbox_add;
+deallocate prepare duly_outbox_add;
 
 -- Events that can never be accepted, each with the reason.
 create table if not exists duly_outbox_refused (

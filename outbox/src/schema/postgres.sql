@@ -53,6 +53,7 @@ create table if not exists duly_outbox_deferred (
     key bigint generated always as identity primary key,
     at timestamptz not null,
     repeated boolean not null, -- it may have been accepted already
+    anew boolean not null default false, -- it was put back, and handling it twice does no harm
     event bytea not null,
     bucket text not null,
     tries integer not null default 0, -- how often it was given back
@@ -98,6 +99,7 @@ do $$ declare lacking record; begin
     for lacking in
         select * from (values
             ('duly_outbox'::regclass, 'anew', 'boolean not null default false'),
+            ('duly_outbox_deferred'::regclass, 'anew', 'boolean not null default false'),
             ('duly_outbox_refused'::regclass, 'repeated', 'boolean not null default true')
         ) as needed (of_table, name, form)
         where not exists (select from pg_attribute where attrelid = of_table and attname = name)

@@ -40,6 +40,7 @@ create table if not exists duly_outbox_deferred (
     key integer primary key autoincrement,
     at integer not null,
     repeated integer not null, -- it may have been accepted already
+    anew integer not null default 0, -- it was put back, and handling it twice does no harm
     event blob not null,
     bucket text not null,
     tries integer not null default 0, -- how often it was given back

@@ -32,7 +32,7 @@ pub(crate) fn take(
     let mut rows = Vec::new();
     {
         let sql = format!(
-            "select key, repeated, event, \
+            "select key, repeated, anew, event, \
              holder in ('', ?2) or until <= {NOW} or until > {NOW} + 60000 \
              from duly_outbox_deferred where bucket = ?1 and key > ?3 order by key limit ?4"
         );
@@ -41,13 +41,14 @@ pub(crate) fn take(
         let mut found = statement.query(params![group, own, behind, limit])?;
         let mut bytes = 0;
         while let Some(row) = found.next()? {
-            if !row.get::<_, bool>(3)? {
+            if !row.get::<_, bool>(4)? {
                 break;
             }
             let row = DeferredRow {
                 key: row.get(0)?,
                 is_repeated: row.get(1)?,
-                event: row.get(2)?,
+                is_anew: row.get(2)?,
+                event: row.get(3)?,
             };
             bytes += row.event.len();
             rows.push(row);

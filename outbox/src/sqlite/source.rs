@@ -154,6 +154,7 @@ fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
             "integer not null default 1",
         ),
         ("duly_outbox", "anew", "integer not null default 0"),
+        ("duly_outbox_deferred", "anew", "integer not null default 0"),
     ] {
         let sql = "select count(*) > 0 and sum(name = ?2) = 0 from pragma_table_info(?1)";
         let lacks: bool = tx.query_row(sql, [table, column], |row| row.get(0))?;
@@ -276,8 +277,8 @@ fn close(connection: &mut Connection, page: &Page, closing: &Closing) -> rusqlit
     }
     for row in &closing.deferred {
         tx.execute(
-            "insert into duly_outbox_deferred (at, repeated, event, bucket) \
-             select at, ?2, event, ?3 from duly_outbox where n = ?1",
+            "insert into duly_outbox_deferred (at, repeated, anew, event, bucket) \
+             select at, ?2, anew, event, ?3 from duly_outbox where n = ?1",
             params![number(row.place), row.is_repeated || is_shared, row.group],
         )?;
     }

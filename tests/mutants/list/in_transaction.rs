@@ -153,4 +153,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[put_in_text("postgres::page::sendable", "getdatabaseencoding() = 'UTF8' or", "true or")],
         outbox("a_text_of_postgresql_that_is_not_utf_8_is_put_aside_and_blocks_nothing"),
     ),
+    InTransaction.bug(
+        "outbox-anew-forgotten",
+        "of a deferred event it is forgotten that an operator has put it back anew",
+        &[put("Run::push_taken", "$is_anew = «row.is_anew»", "$row.is_anew && false")],
+        outbox("what_an_operator_has_put_back_anew_is_so_also_once_it_is_deferred"),
+    ),
 ];
