@@ -7,10 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use duly::EventBuilder;
 use duly::prelude::*;
 use duly::store::{MemoryStore, Store, operation::StoreOp};
+use duly_outbox::Database;
 use futures_util::future::join_all;
+use tokio::time::Instant;
 
 use crate::databases::{DEFERRED, Outbox};
 use crate::faulty::{Fault, Faulty};
+use crate::partly::{away, faulty};
 use crate::world::{Order, Seen, builder, bus, eventually, order, orders};
 
 /// How the events of one unique key are pushed.
@@ -171,4 +174,62 @@ async fn stands(fault: Fault, outbox: Outbox, expected: &BTreeSet<u64>) {
     assert_eq!(stands, *expected, "{} {fault:?}", outbox.name());
     assert_eq!(outbox.number(DEFERRED).await, 0);
     relay.stop().await;
+}
+
+/// Whichever of two relays takes the later one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_waits_for_an_earlier_one_that_another_relay_has_deferred() {
+    const ROUNDS: u64 = 40;
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let (store, bus) = faulty(&seen, MemoryStore::new()).await;
+        bus.pause("orders").await.unwrap();
+        let queue = orders(&bus);
+        let relays = [outbox.relay(&bus).await, outbox.relay(&bus).await];
+        for round in 0..ROUNDS {
+            let event = |number| {
+                let key = format!("job:{round}");
+                unique(&queue, 2 * round + number, &key, Unique::Keep)
+            };
+            store.meets(away("orders", None, Fault::Refused(ErrorKind::Unavailable)));
+            outbox.push_events(vec![event(0)]).await;
+            outbox.until(DEFERRED, 1).await;
+            store.is(Fault::None);
+            outbox.push_events(vec![event(1)]).await;
+            outbox.settled().await;
+        }
+        bus.resume("orders").await.unwrap();
+        let first: Vec<_> = (0..ROUNDS).map(|round| 2 * round).collect();
+        seen.reach(first.len()).await;
+        assert_eq!(seen.numbers(), first, "{}", outbox.name());
+        for relay in relays {
+            relay.stop().await;
+        }
+    }
+}
+
+/// Beside dead rows that a snapshot keeps, each look takes long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_is_alone_looks_for_deferred_rows_now_and_then() {
+    const PAGES: u64 = 200;
+    let outbox = Outbox::new(Database::Postgres).await;
+    let seen = Seen::default();
+    let bus = bus("memory:", &seen).await;
+    let queue = orders(&bus);
+    let relay = outbox.relay(&bus).await;
+    let began = Instant::now();
+    for (number, pages) in (0..PAGES).zip(1..) {
+        let event = unique(&queue, number, &number.to_string(), Unique::Keep);
+        outbox.push_events(vec![event]).await;
+        seen.reach(pages).await;
+    }
+    let seconds = i64::try_from(began.elapsed().as_secs()).unwrap() + 1;
+    relay.stop().await;
+    let scans = "select coalesce(sum(seq_scan + idx_scan), 0)::bigint from pg_stat_user_tables \
+                 where relname = 'duly_outbox_deferred'";
+    let is_counted = async || outbox.number(scans).await > 0;
+    eventually("the looks of the session are counted", is_counted).await;
+    // It counts what waits, too.
+    let scans = outbox.number(scans).await;
+    assert!(scans < 50 + 4 * seconds, "{scans} in {seconds} s");
 }

@@ -48,6 +48,10 @@ pub(crate) struct PostgresSource<S> {
     news: News,
     /// How long the quickest look took.
     quickest: Duration,
+    /// The last step of this relay.
+    last: Option<u64>,
+    /// Whether the page that is being pushed follows that step.
+    follows_own: bool,
     /// Whether rows were deferred when they were counted last.
     has_deferred: bool,
     /// When partitions with few rows were truncated.
@@ -65,6 +69,8 @@ impl<S: Session + 'static> PostgresSource<S> {
             may_hold: false,
             news: News::default(),
             quickest: REQUEST_MAX,
+            last: None,
+            follows_own: false,
             has_deferred: true,
             swept_all: None,
         }
@@ -93,6 +99,9 @@ impl<S: Session + 'static> PostgresSource<S> {
         let mut rows = reply.into_iter();
         let is_own = rows.next().is_some_and(|row| step.is_own(&row));
         self.may_hold = is_own && step.holder.is_some();
+        if is_own {
+            self.last = Some(step.n);
+        }
         Ok(is_own.then(|| rows.collect()))
     }
 
@@ -121,6 +130,7 @@ impl<S: Session + 'static> PostgresSource<S> {
                 Ok(TakeReply::Nothing)
             }
             NextStep::Push { claim, is_repeated } => {
+                self.follows_own = self.last == claim.n.checked_sub(1);
                 let (limit, began) = (self.list_limit.take(), Instant::now());
                 let sql = claim::claim(&claim, self.hold, limit);
                 let Some(rows) = self.step(&claim, &sql).await? else {
@@ -314,6 +324,10 @@ impl<S: Session + 'static> Source for PostgresSource<S> {
             let has_news = rows.first().and_then(|row| self.news.read(row));
             has_news.ok_or_else(|| unreadable("last row of the outbox"))
         })
+    }
+
+    fn is_alone(&self) -> bool {
+        self.follows_own
     }
 
     fn take(&mut self) -> BoxFuture<'_, Result<TakeReply>> {

@@ -196,14 +196,16 @@ impl Groups {
     }
 
     /// Notes that no rows of it are left to take: the next scan begins, or the group comes behind the
-    /// others once it is found again.
-    pub(crate) fn emptied(&mut self, name: &str, now: Instant) {
-        if let Some(group) = self.known.get_mut(name) {
-            let scan = std::mem::take(&mut group.scan);
-            if scan.behind == 0 {
-                (group.has_rows, group.retry_at) = (false, now);
-            }
+    /// others once it is found again. Returns whether it is: another relay may have its rows.
+    pub(crate) fn emptied(&mut self, name: &str, now: Instant) -> bool {
+        let Some(group) = self.known.get_mut(name) else {
+            return true;
+        };
+        let scan = std::mem::take(&mut group.scan);
+        if scan.behind == 0 {
+            (group.has_rows, group.retry_at) = (false, now);
         }
+        !group.has_rows
     }
 
     /// Takes the names of the groups that have deferred rows: those of other relays, and of this one

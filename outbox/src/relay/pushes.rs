@@ -119,7 +119,7 @@ impl<S: Source> Run<S> {
             names,
             groups,
         } = page_events(&self.bus, rows);
-        if groups.values().flatten().any(RowEvent::is_ordered) {
+        if self.may_have_missed && groups.values().flatten().any(RowEvent::is_ordered) {
             self.list_groups().await?; // another relay may have deferred others of their keys
         }
         self.push_groups(groups, &mut outcomes).await;

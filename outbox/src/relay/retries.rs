@@ -47,7 +47,7 @@ impl<S: Source> Run<S> {
                 self.pause_probes(began);
             }
             if rows.is_empty() {
-                self.groups.emptied(&group, began);
+                self.may_have_missed |= self.groups.emptied(&group, began);
                 continue;
             }
             self.push_taken(group, rows, has_failed, now).await;

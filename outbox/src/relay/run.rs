@@ -68,6 +68,8 @@ pub(crate) struct Run<S> {
     list_at: Instant,
     pub(crate) group_list: GroupList,
     pub(crate) groups: Groups,
+    /// Whether another relay may have deferred rows since the groups were listed.
+    pub(crate) may_have_missed: bool,
     pub(crate) pushes: Pushes,
     /// How many rows are deferred, as far as they were counted.
     deferred: u64,
@@ -118,6 +120,7 @@ impl<S: Source> Run<S> {
             list_at: now, // those of a relay before are tried at once
             group_list: GroupList::default(),
             groups: Groups::default(),
+            may_have_missed: true,
             pushes: Pushes::default(),
             deferred: 0,
             is_closed: false,
@@ -255,6 +258,7 @@ impl<S: Source> Run<S> {
         let Some(rows) = rows else {
             return Ok(Turn::Nothing);
         };
+        self.may_have_missed |= !self.source.is_alone();
         let outcomes = self.push_page(&rows).await?;
         // The next relay pushes what a bus that was shut down has not taken.
         let may_defer =
@@ -332,6 +336,7 @@ impl<S: Source> Run<S> {
         }
         self.group_list.listed(&mut names);
         self.groups.found(names, now);
+        self.may_have_missed = false;
         self.list_at = now + paced(GROUPS_EVERY, now.elapsed());
         Ok(())
     }

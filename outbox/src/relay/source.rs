@@ -42,6 +42,12 @@ pub(crate) trait Source: Send + 'static {
         Box::pin(std::future::ready(Ok(true)))
     }
 
+    /// Returns whether no other relay has passed rows between those that this one has taken and the rows
+    /// that it took before: then it knows all groups that have deferred rows since its last list of them.
+    fn is_alone(&self) -> bool {
+        false
+    }
+
     /// Takes the next rows.
     fn take(&mut self) -> BoxFuture<'_, Result<TakeReply>>;
 
