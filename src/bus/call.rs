@@ -1,5 +1,6 @@
 //! Calls: push an event and wait for its handler's reply.
 
+mod reply_places;
 mod reply_tries;
 pub(crate) mod stored_replies;
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use duly::__server::replies;
+use duly::lease::{LeaseOutcome, LeaseStatus, LeaseToken};
 use duly::prelude::*;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -138,6 +140,46 @@ async fn a_lost_lease_does_not_reply(world: World) {
     settle(&world, &second[0], reply("mine")).await.is(204);
     let path = format!("/v1/ns/queues/q/events/{}/reply", super::of(&pushed, "id"));
     assert_eq!(world.get(&path).await.is(200)["reply"], "mine");
+}
+
+/// Its holder has stored a reply, and was gone before it could settle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_counts_by_the_end_of_its_lease_alone() {
+    let world = World::start(Place::Redis).await;
+    let bus = Bus::builder().store_url(world.url()).only_registered();
+    let bus = bus.publish_only().start().await.unwrap();
+    let lose_a_reply = async || {
+        let called = json!({"event": {"payload": 7}, "wait_ms": 0});
+        let called = send(&world, Method::POST, CALLS, &called).await.is(202);
+        for lost in ["lost", "lost again"] {
+            let leased = lease(&world, json!({"ttr_ms": 30_000, "wait_ms": 10_000})).await;
+            let token: LeaseToken = super::of(&leased[0], "token").parse().unwrap();
+            let reply = json!(lost).to_string();
+            replies::store(&bus, &token, reply.as_bytes())
+                .await
+                .unwrap();
+            let released = bus.settle_lease(&token, LeaseOutcome::Release).await;
+            assert_eq!(released.unwrap(), LeaseStatus::Held);
+        }
+        format!("/v1/ns/queues/q/events/{}/reply", super::of(&called, "id"))
+    };
+    for reply in [Some("mine"), None] {
+        let path = lose_a_reply().await;
+        let leased = lease(&world, json!({"ttr_ms": 30_000, "wait_ms": 10_000})).await;
+        let mut done = json!({"outcome": "ack"});
+        if let Some(reply) = reply {
+            done["reply"] = json!(reply);
+        }
+        settle(&world, &leased[0], done).await.is(204);
+        assert_eq!(world.get(&path).await.is(200)["reply"], json!(reply));
+    }
+    // Nor has a handler of another process the reply of whoever had its event before.
+    let path = lose_a_reply().await;
+    let handlers = Bus::builder().store_url(world.url()).start().await.unwrap();
+    let waits = format!("{path}?wait_ms=20000");
+    assert_eq!(world.get(&waits).await.is(200)["reply"], 8);
+    handlers.shutdown(Duration::from_secs(5)).await.unwrap();
+    bus.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
 async fn events_of_one_id_in_two_queues_have_a_reply_each(world: World) {

@@ -1,14 +1,14 @@
 //! The ends of called events, looked up in the store, and replies to callers of other processes:
 //! events that are looked up, and never handled.
 //!
-//! A reply is an event of the queue `<namespace>.duly.replies` whose unique key names the queue and the
-//! event that it replies to, stored before that event is done. It is never due before it expires, so no consumer
-//! gets it. It is encrypted if the queue of its event is, or the event's payload. `duly-server` stores
-//! the replies of its consumers here, and looks them up.
+//! A reply is an event of the queue `<namespace>.duly.replies`, stored before that event is done; its key
+//! and its unique key name the queue and the event that it replies to. It is never due before it expires, so
+//! no consumer gets it. It is encrypted if the queue of its event is, or the event's payload. `duly-server`
+//! stores the replies of its consumers here, and looks them up.
 //!
-//! An id of a name is that of several events, one after the other. So a header of a reply says when its
-//! event was pushed; the first reply to a later event replaces that to an earlier one, and a later call
-//! removes it. Another header says by which lease it was stored: that of a later lease replaces it.
+//! A header of a reply says by which lease it was stored: only that of the lease which has ended the event
+//! counts. An id of a name is that of several events, one after the other. So another header says when its
+//! event was pushed, and a later call removes the replies to earlier ones.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -17,20 +17,19 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::backoff::Backoff;
+use crate::bus::call::reply_places::{Lease, ReplyPlace};
 use crate::bus::call::reply_tries::{ReplyTries, is_passing};
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::lease::{LeaseStatus, LeaseToken};
-use crate::bus::own_queues::beside;
 use crate::bus::payloads::is_encrypted;
 use crate::bus::push::event::EventBuilder;
 use crate::bus::push::receipt::Receipt;
 use crate::bus::queue::Queue;
 use crate::bus::queue_handle::QueueHandle;
-use crate::codec::{Codec, Raw};
-use crate::core::op::{PeekBy, Snapshot, StoreOp, Unique};
+use crate::core::op::{RequestId, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, Envelope, EventId, QueueName, REPLIES, StaleReason, State};
+use crate::event::{Envelope, EventId, QueueName, StaleReason, State};
 use crate::flow::{CallResult, ReplyStore};
 use crate::panics;
 use crate::record::{Outcome, Record};
@@ -44,10 +43,6 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_m
 const EXPIRED_AT_ONCE: usize = 100;
 /// How long a lease lasts at least after a reply is stored.
 const SETTLE_TTR: Duration = Duration::from_secs(30);
-/// The header of a reply with the time at which its event was pushed, in milliseconds.
-const PUSHED_HEADER: &str = "duly-call-pushed";
-/// The header of a reply of a consumer with its lease.
-const LEASE_HEADER: &str = "duly-call-lease";
 
 /// Stores the replies of the handlers of a bus.
 struct BusReplies(Weak<Inner>);
@@ -62,6 +57,7 @@ impl ReplyStore for BusReplies {
     fn store<'a>(
         &'a self,
         event: &'a Envelope,
+        request: RequestId,
         reply: Vec<u8>,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
         Box::pin(async move {
@@ -70,7 +66,7 @@ impl ReplyStore for BusReplies {
                 let Some(inner) = self.0.upgrade() else {
                     return Ok(()); // nothing is settled any more
                 };
-                let stored = store_in(&inner, event, None, &reply).await;
+                let stored = store_in(&inner, event, (inner.id, request), &reply).await;
                 drop(inner);
                 let pause = stored.as_ref().err().and_then(|it| tries.pause_after(it));
                 let Some(pause) = pause else { return stored };
@@ -80,14 +76,9 @@ impl ReplyStore for BusReplies {
     }
 }
 
-/// Returns the queue of the replies to events of a queue.
-fn replies_of(inner: &Arc<Inner>, queue: &QueueName) -> Result<Queue<Raw>> {
-    let replies = Bus::from_inside(Arc::clone(inner)).queue_named(&beside(queue, REPLIES))?;
-    Ok(replies.with_codec(Codec::Raw).encrypted_as(queue))
-}
-
 /// Stores the reply of a consumer that holds a lease, and has half a minute at least to settle it
-/// then; its first reply counts, not that of an earlier lease. Without the lease nothing is done.
+/// then; its first reply counts, and only once the event is done by this lease. Without the lease nothing
+/// is done.
 ///
 /// # Errors
 ///
@@ -109,12 +100,12 @@ pub async fn store(bus: &Bus, token: &LeaseToken, reply: &[u8]) -> Result<()> {
         return Ok(());
     }
     match found.body {
-        Some(event) => store_in(inner, &event, Some(token), reply).await,
+        Some(event) => store_in(inner, &event, (token.node, token.request), reply).await,
         None => Ok(()),
     }
 }
 
-/// Removes the reply to an event, if one is stored; with `before`, only if its event was pushed before
+/// Removes the replies to an event that are stored; with `before`, only if their event was pushed before
 /// that time.
 ///
 /// # Errors
@@ -126,15 +117,7 @@ pub(in crate::bus) async fn forget(
     id: EventId,
     before: Option<Timestamp>,
 ) -> Result<()> {
-    let replies = replies_of(inner, queue)?;
-    let is_meant = |found: &Snapshot| {
-        let pushed = header(found, PUSHED_HEADER).and_then(|ms| ms.parse::<u64>().ok());
-        before.is_none_or(|before| pushed.is_some_and(|ms| ms < before.as_millis()))
-    };
-    match find(&replies, queue, id).await?.filter(is_meant) {
-        Some(reply) => replies.cancel(reply.id).await.map(drop),
-        None => Ok(()),
-    }
+    ReplyPlace::of(inner, queue, id)?.clear(before).await
 }
 
 /// Pushes the event of a call. A reply to an earlier event of its name, which is forgotten, is removed:
@@ -162,66 +145,24 @@ where
     Ok(receipt)
 }
 
-/// Returns the unique key of the reply to an event. Another queue may have an event of the same id.
-fn reply_key(queue: &QueueName, id: EventId) -> String {
-    format!("{queue}/{id}")
-}
-
-/// Looks up the reply to the last event of this id that had one.
-async fn find(replies: &Queue<Raw>, queue: &QueueName, id: EventId) -> Result<Option<Snapshot>> {
-    let (replies, key) = (&replies.handle, reply_key(queue, id));
-    let bucket = replies.bucket(BucketId::of_text(&key, replies.buckets()));
-    let peek = StoreOp::peek(PeekBy::Unique(key), None, 1);
-    Ok(replies.inner.apply(&bucket, peek).await?.events.pop())
-}
-
-/// Stores the reply to an event, unless it has one; that of another lease is replaced.
-async fn store_in(
-    inner: &Arc<Inner>,
-    event: &Envelope,
-    lease: Option<&LeaseToken>,
-    reply: &[u8],
-) -> Result<()> {
-    let Envelope { queue, id, .. } = event;
-    let mut replies = replies_of(inner, queue)?;
+/// Stores the reply of a lease to an event, unless it has given one.
+async fn store_in(inner: &Arc<Inner>, event: &Envelope, lease: Lease, reply: &[u8]) -> Result<()> {
+    let mut place = ReplyPlace::of(inner, &event.queue, event.id)?;
     if is_encrypted(event) {
         // The event's pusher encrypts, so a reply is no less secret.
-        replies = replies.encrypted();
+        place = place.encrypted();
     }
-    let pushed = event.pushed.as_millis().to_string();
-    let lease = lease.map(|it| format!("{:x}-{:x}", it.node.0, it.request));
-    let push = |on_taken| {
-        let reply = replies.event(Raw::from(reply));
-        let reply = reply.unique(reply_key(queue, *id), on_taken);
-        let reply = reply.header(PUSHED_HEADER, &pushed).after(REPLY_KEPT);
-        let reply = lease
-            .iter()
-            .fold(reply, |it, lease| it.header(LEASE_HEADER, lease));
-        reply.expires_after(REPLY_KEPT).push()
-    };
-    if push(Unique::Keep).await?.is_duplicate() {
-        let found = find(&replies, queue, *id).await?;
-        let is_same = found.is_some_and(|it| {
-            (lease.is_none() || header(&it, LEASE_HEADER) == lease.as_ref())
-                && header(&it, PUSHED_HEADER) == Some(&pushed)
-        });
-        if !is_same {
-            push(Unique::Replace).await?;
-        }
-    }
+    place.put(event, lease, REPLY_KEPT, reply).await?;
     if fastrand::usize(..EXPIRED_AT_ONCE / 2) == 0 {
         // Whatever is due has expired: leasing it removes it. This one is stored in any case.
-        let expired = replies.lease(EXPIRED_AT_ONCE, Duration::from_secs(1));
+        let expired = place
+            .replies()
+            .lease(EXPIRED_AT_ONCE, Duration::from_secs(1));
         if let Err(error) = expired.send().await {
             panics::reported(|| tracing::debug!(%error, "expired replies not removed"));
         }
     }
     Ok(())
-}
-
-fn header<'a>(found: &'a Snapshot, name: &str) -> Option<&'a String> {
-    let mut headers = found.body.as_ref()?.headers.iter();
-    headers.find(|(it, _)| it == name).map(|(_, value)| value)
 }
 
 /// Returns why a waiting event will not be delivered any more at `now`, if so.
@@ -316,6 +257,7 @@ async fn status_of(queue: &QueueHandle, id: EventId) -> Result<ReplyStatus> {
     let found = inner.on_event(&queue.name, id, || StoreOp::get(id));
     let found = found.await?.1;
     let state = found.as_ref().map(|found| found.state);
+    let done_by = found.as_ref().and_then(|found| found.done_by);
     match state {
         Some(State::Scheduled | State::Ready) => {
             // The store notices it only when somebody fetches.
@@ -326,7 +268,7 @@ async fn status_of(queue: &QueueHandle, id: EventId) -> Result<ReplyStatus> {
         }
         Some(State::Leased) => return Ok(ReplyStatus::Pending),
         Some(State::Done) | None => {
-            if let Some(reply) = stored(queue, id).await? {
+            if let Some(reply) = stored(queue, id, done_by).await? {
                 return Ok(ReplyStatus::Replied(reply));
             }
         }
@@ -357,15 +299,19 @@ async fn status_of(queue: &QueueHandle, id: EventId) -> Result<ReplyStatus> {
     }
 }
 
-/// Returns the stored reply to an event.
-async fn stored(queue: &QueueHandle, id: EventId) -> Result<Option<Vec<u8>>> {
-    let replies = replies_of(&queue.inner, &queue.name)?;
-    let found = find(&replies, &queue.name, id).await?;
+/// Returns the stored reply to an event that was done by a lease.
+async fn stored(
+    queue: &QueueHandle,
+    id: EventId,
+    done_by: Option<Lease>,
+) -> Result<Option<Vec<u8>>> {
+    let place = ReplyPlace::of(&queue.inner, &queue.name, id)?;
+    let found = place.find(done_by).await?;
     let Some(envelope) = found.and_then(|found| found.body) else {
         return Ok(None);
     };
     let keys = &queue.inner.keys;
-    let opened = keys.open(envelope.id, &replies.handle.name, &envelope.payload);
+    let opened = keys.open(envelope.id, place.replies().name(), &envelope.payload);
     let opened = opened.map_err(|why| {
         Error::invalid(format!("the reply to event {id} cannot be read")).because(why)
     })?;

@@ -200,6 +200,7 @@ impl<B: Clone> Bucket<B> {
             holder: lease.map(|lease| lease.node),
             request: lease.map(|lease| lease.request),
             until: lease.and_then(|lease| lease.deadline),
+            done_by: None,
             body: Some(entry.body.clone()),
         }
     }
@@ -222,6 +223,7 @@ fn id_of(cursor: &PeekCursor) -> Result<EventId> {
 }
 
 fn over<B>(finished: &Tombstone) -> Snapshot<B> {
+    let settled = finished.settled.filter(|_| finished.state == State::Done);
     Snapshot {
         id: finished.id,
         state: finished.state,
@@ -232,6 +234,7 @@ fn over<B>(finished: &Tombstone) -> Snapshot<B> {
         holder: None,
         request: None,
         until: None,
+        done_by: settled.map(|settled| (settled.node, settled.request)),
         body: None,
     }
 }

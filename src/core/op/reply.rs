@@ -266,6 +266,8 @@ pub struct Snapshot<B = Arc<Envelope>> {
     pub request: Option<RequestId>,
     /// When its lease ends, if it has its own deadline.
     pub until: Option<Timestamp>,
+    /// The lease that ended it as done; `None` in other states and if unknown.
+    pub done_by: Option<(NodeId, RequestId)>,
     /// The stored event; `None` if it has ended or its bytes are damaged.
     pub body: Option<B>,
 }
@@ -354,6 +356,7 @@ impl<B> Snapshot<B> {
             holder,
             request,
             until,
+            done_by,
             body,
         } = self;
         let body = match body {
@@ -370,6 +373,7 @@ impl<B> Snapshot<B> {
             holder,
             request,
             until,
+            done_by,
             body,
         })
     }

@@ -128,7 +128,8 @@ impl ExecutorDeps {
         let deps = self.clone();
         tokio::spawn(async move {
             let delivery = &ticket.job.delivery;
-            let verdict = match deps.replies.store(&delivery.body, reply).await {
+            let (event, request) = (&delivery.body, delivery.request);
+            let verdict = match deps.replies.store(event, request, reply).await {
                 Ok(()) => AttemptOutcome::Ack,
                 Err(error) => {
                     let words = format!("handled, and its reply cannot be stored: {error}");

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::core::op::RequestId;
 use crate::error::Result;
 use crate::event::{Envelope, EventId};
 
@@ -23,10 +24,12 @@ pub(crate) enum CallResult {
 
 /// Stores the reply to an event, for a caller in another process.
 pub(crate) trait ReplyStore: Send + Sync {
-    /// Stores the reply to an event; while the store is away it tries again for a while.
+    /// Stores the reply to an event by the holder of the lease of a fetch; while the store is away it
+    /// tries again for a while.
     fn store<'a>(
         &'a self,
         event: &'a Envelope,
+        request: RequestId,
         reply: Vec<u8>,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 }
@@ -97,9 +100,14 @@ impl Replies {
     }
 
     /// Stores the reply to an event for a caller in another process.
-    pub(crate) async fn store(&self, event: &Envelope, reply: Vec<u8>) -> Result<()> {
+    pub(crate) async fn store(
+        &self,
+        event: &Envelope,
+        request: RequestId,
+        reply: Vec<u8>,
+    ) -> Result<()> {
         match self.stored.get() {
-            Some(stored) => stored.store(event, reply).await,
+            Some(stored) => stored.store(event, request, reply).await,
             None => Ok(()),
         }
     }

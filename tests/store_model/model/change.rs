@@ -151,6 +151,10 @@ impl Model {
             until: event.lease.as_ref().and_then(|lease| lease.deadline),
             holder: event.lease.as_ref().map(|lease| lease.node),
             request: event.lease.as_ref().map(|lease| lease.request),
+            done_by: match event.settled {
+                Some((node, request, _)) if event.state == State::Done => Some((node, request)),
+                _ => None,
+            },
             body: (!is_over).then(|| Arc::clone(&event.envelope)),
         }
     }

@@ -108,6 +108,7 @@ pub(super) fn snapshot(
                 holder: None,
                 request: None,
                 until: None,
+                done_by: None,
                 body: decoded(Some(bytes))?,
             }),
             _ => None,
@@ -139,6 +140,9 @@ pub(super) fn snapshot(
         holder: is_leased.then(|| NodeId(number_at(&packed, 45))),
         request: is_leased.then(|| number_at(&packed, 53)),
         until: deadline.filter(|_| is_leased),
+        done_by: (state == State::Done)
+            .then(|| (NodeId(number_at(&packed, 28)), number_at(&packed, 36)))
+            .filter(|(node, _)| node.0 > 0),
         body: if is_over { None } else { decoded(bytes)? },
     }))
 }
