@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use ::metrics::{Gauge, SharedString, gauge, with_recorder};
 
 use super::is_recorder_installed;
+use crate::panics;
 
 /// How the shares of several buses become one value.
 #[derive(Clone, Copy, Debug)]
@@ -121,8 +122,11 @@ impl GaugeShare {
 impl Drop for GaugeShare {
     fn drop(&mut self) {
         if self.gauge.get().is_some() {
-            self.change(|shares| {
-                shares.remove(&self.id);
+            // Of several that are dropped together, the second panic of a recorder would end the process.
+            panics::reported(|| {
+                self.change(|shares| {
+                    shares.remove(&self.id);
+                });
             });
         }
     }

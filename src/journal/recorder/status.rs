@@ -1,6 +1,7 @@
 //! The status of a recorder and its journal.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -46,14 +47,46 @@ struct State {
     /// How many wait in each outbox that has any.
     waiting: BTreeMap<Outbox, u64>,
     /// Until the recorder ends.
-    metrics: Option<JournalMetrics>,
+    metrics: Option<Arc<JournalMetrics>>,
 }
 
 impl State {
+    /// The journal has taken in what it was given, at `now`. Returns for how long it had not, if so.
+    fn is_back(&mut self, now: Timestamp) -> Option<Duration> {
+        let since = self.status.away_since.take()?;
+        Some(now.since(since))
+    }
+}
+
+/// The metrics, once the state is free: what they and the log call is not of the bus, may look at the
+/// status, and may panic.
+struct Metrics(Option<Arc<JournalMetrics>>);
+
+impl Metrics {
+    fn beside(state: MutexGuard<'_, State>) -> Self {
+        let metrics = state.metrics.clone();
+        drop(state);
+        Self(metrics)
+    }
+
     fn tell(&self, what: impl FnOnce(&JournalMetrics)) {
-        if let Some(metrics) = &self.metrics {
-            what(metrics);
+        if let Some(metrics) = &self.0 {
+            panics::reported(|| what(metrics));
         }
+    }
+
+    fn tell_back(&self, away_for: Option<Duration>, waiting: u64) {
+        if let Some(away_for) = away_for {
+            panics::reported(|| tracing::info!(?away_for, waiting, "journal available again"));
+            self.tell(|metrics| metrics.away(false));
+        }
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        let metrics = self.0.take();
+        panics::reported(|| drop(metrics));
     }
 }
 
@@ -61,7 +94,7 @@ impl SharedStatus {
     pub(super) fn new() -> Self {
         Self {
             state: Mutex::new(State {
-                metrics: Some(JournalMetrics::new()),
+                metrics: Some(Arc::new(JournalMetrics::new())),
                 ..State::default()
             }),
         }
@@ -69,8 +102,8 @@ impl SharedStatus {
 
     /// The recorder has ended: its gauges are told no more, though the bus may still be known.
     pub(super) fn ended(&self) {
-        let metrics = self.state().metrics.take();
-        drop(metrics);
+        let metrics = Metrics(self.state().metrics.take());
+        drop(metrics); // once the state is free
     }
 
     pub(super) fn status(&self) -> JournalStatus {
@@ -97,41 +130,36 @@ impl SharedStatus {
             0 => state.waiting.remove(outbox),
             some => state.waiting.insert(outbox.clone(), some),
         };
-        state.status.waiting = state.waiting.values().sum();
-        state.tell(|metrics| metrics.waiting(state.status.waiting));
+        let all = state.waiting.values().sum();
+        state.status.waiting = all;
+        Metrics::beside(state).tell(|metrics| metrics.waiting(all));
     }
 
     /// The oldest of what was read has waited so long.
     pub(super) fn lags(&self, lag: Duration) {
         let mut state = self.state();
         state.status.lag = lag;
-        state.tell(|metrics| metrics.lag(lag));
+        Metrics::beside(state).tell(|metrics| metrics.lag(lag));
     }
 
     /// The journal has taken in so many records, at `now`.
     pub(super) fn recorded(&self, records: u64, now: Timestamp) {
         let mut state = self.state();
         state.status.recorded += records;
-        JournalMetrics::recorded(records);
-        Self::is_back(&mut state, now);
+        let (away_for, waiting) = (state.is_back(now), state.status.waiting);
+        let metrics = Metrics::beside(state);
+        panics::reported(|| JournalMetrics::recorded(records));
+        metrics.tell_back(away_for, waiting);
     }
 
     /// Nothing waits at `now`: what there was is in the journal, by this bus or by another one.
     pub(super) fn nothing_waits(&self, now: Timestamp) {
         let mut state = self.state();
         state.status.lag = Duration::ZERO;
-        state.tell(|metrics| metrics.lag(Duration::ZERO));
-        Self::is_back(&mut state, now);
-    }
-
-    /// The journal has taken in what it was given.
-    fn is_back(state: &mut State, now: Timestamp) {
-        if let Some(since) = state.status.away_since.take() {
-            let waiting = state.status.waiting;
-            let away_for = now.since(since);
-            panics::reported(|| tracing::info!(?away_for, waiting, "journal available again"));
-            state.tell(|metrics| metrics.away(false));
-        }
+        let (away_for, waiting) = (state.is_back(now), state.status.waiting);
+        let metrics = Metrics::beside(state);
+        metrics.tell(|metrics| metrics.lag(Duration::ZERO));
+        metrics.tell_back(away_for, waiting);
     }
 
     /// So many records of an outbox were let go before they were in the journal.
@@ -159,6 +187,7 @@ impl SharedStatus {
         if state.status.away_since.is_none() {
             state.status.away_since = Some(now);
             let waiting = state.status.waiting;
+            let metrics = Metrics::beside(state);
             panics::reported(|| {
                 tracing::warn!(
                     %error,
@@ -166,7 +195,7 @@ impl SharedStatus {
                     "journal unavailable; records stay in the store and are retried"
                 );
             });
-            state.tell(|metrics| metrics.away(true));
+            metrics.tell(|metrics| metrics.away(true));
         }
     }
 
@@ -178,5 +207,99 @@ impl SharedStatus {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use metrics::{Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder};
+    use metrics::{SharedString, Unit};
+    use tracing::span;
+
+    use super::*;
+
+    /// Looks at the status whenever it is told something, and panics then.
+    struct Looks(Arc<SharedStatus>);
+
+    impl Looks {
+        fn look(&self) {
+            assert!(self.0.status().recorded > 1_000, "it has recorded few");
+        }
+    }
+
+    impl GaugeFn for Looks {
+        fn increment(&self, _: f64) {}
+        fn decrement(&self, _: f64) {}
+        fn set(&self, _: f64) {
+            self.look();
+        }
+    }
+
+    struct Recording(Arc<Looks>);
+
+    impl Recorder for Recording {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            self.0.look();
+            Counter::noop()
+        }
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::from_arc(Arc::clone(&self.0))
+        }
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    impl tracing::Subscriber for Looks {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.look();
+        }
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    fn goes_on(status: &SharedStatus) {
+        let at = Timestamp::from_millis;
+        let outbox = Outbox::Store;
+        status.wait_in(&outbox, 3);
+        status.lags(Duration::from_secs(1));
+        status.failed(&Error::closed("away"), at(5));
+        status.recorded(3, at(9));
+        status.failed(&Error::closed("away again"), at(10));
+        status.nothing_waits(at(11));
+        status.wait_in(&outbox, 0);
+        status.ended();
+    }
+
+    #[test]
+    fn who_is_told_may_look_at_the_status_and_panic() {
+        let (done, ended) = mpsc::channel();
+        thread::spawn(move || {
+            let status = Arc::new(SharedStatus::new());
+            let looks = || Arc::new(Looks(Arc::clone(&status)));
+            let _log = tracing::subscriber::set_default(looks());
+            let recorder = Recording(looks());
+            metrics::with_local_recorder(&recorder, || goes_on(&status));
+            done.send(status.status()).unwrap();
+        });
+        let status = ended.recv_timeout(Duration::from_secs(60));
+        let status = status.expect("what is told neither waits for the status nor breaks it");
+        assert_eq!((status.recorded, status.waiting), (3, 0));
+        assert_eq!((status.lag, status.away_since), (Duration::ZERO, None));
+        assert_eq!(status.last_error.as_deref(), Some("away again"));
     }
 }
