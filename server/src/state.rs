@@ -19,7 +19,7 @@ use crate::http::waits::Waits;
 use crate::job_id::JobIds;
 use crate::pools::Pools;
 use crate::settings::Settings;
-use crate::shared::{NAMES_MAX, Result, SharedState, Table};
+use crate::shared::{NAMES_MAX, Result, SharedState, Table, Versions};
 use crate::shares::{Bounds, Share, Shares};
 use crate::waiters::Waiters;
 use crate::webhook::Webhooks;
@@ -86,7 +86,7 @@ struct KnownQueues {
     /// The namespaces that have no room for more.
     full: HashSet<String>,
     failures: u64,
-    version: u64,
+    version: Versions,
 }
 
 /// Why a request's body is not used.
@@ -159,7 +159,7 @@ impl App {
     }
 
     /// Returns the known queues of a version of the shared state.
-    fn known_at(&self, version: u64) -> parking_lot::MutexGuard<'_, KnownQueues> {
+    fn known_at(&self, version: Versions) -> parking_lot::MutexGuard<'_, KnownQueues> {
         let mut known = self.known();
         let failures = self.shared.failures();
         let is_as_before = (known.version, known.failures) == (version, failures);

@@ -279,3 +279,32 @@ async fn names_of_queues_have_a_bound_in_each_namespace() {
     world.publish("/api/ns/new", "x").await;
     assert_eq!(info().await, (10_000, 1, true));
 }
+
+/// A server of an earlier version raises one version for all that changes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_an_earlier_version_has_forgotten_is_noted_again() {
+    let redis = Redis::plain();
+    let world = World::start_beside(&redis.url()).await;
+    world.publish("/api/ns/q", "x").await;
+    let key = |end: &str| {
+        let keys = redis.cli(&["KEYS", &format!("*{end}")]);
+        keys.trim().to_owned()
+    };
+    let names = key("queue-names");
+    let tag = names.strip_suffix("queue-names").unwrap();
+    redis.cli(&["ZREM", &names, "default/ns/q"]);
+    redis.cli(&[
+        "HSET",
+        &format!("{tag}forgotten"),
+        "default",
+        "default/ns/q",
+    ]);
+    let raise = "local now = redis.call('TIME')
+      redis.call('SET', KEYS[1], string.format('%.0f', tonumber(now[1]) * 1e6 + tonumber(now[2])))";
+    redis.cli(&["EVAL", raise, "1", &format!("{tag}version")]);
+    until("its next publish makes it known again", async || {
+        world.publish("/api/ns/q", "x").await;
+        redis.cli(&["ZCARD", &names]).trim() == "1"
+    })
+    .await;
+}

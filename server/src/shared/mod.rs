@@ -28,6 +28,7 @@ use self::local::LocalState;
 use self::remote::RemoteState;
 use self::version::VersionReader;
 use self::versions::VersionOf;
+pub(crate) use self::versions::Versions;
 use crate::clock;
 
 /// A table.
@@ -171,9 +172,10 @@ impl SharedState {
         Ok(self.version.recent().await?.rights)
     }
 
-    /// Returns the version of the names that were forgotten.
-    pub(crate) async fn recent_version_of_names(&self) -> Result<u64> {
-        Ok(self.version.recent().await?.names)
+    /// Returns the version of the names that were forgotten. A server of an earlier version that forgets
+    /// one raises the other version, so both count.
+    pub(crate) async fn recent_version_of_names(&self) -> Result<Versions> {
+        self.version.recent().await
     }
 
     /// Returns the time by the clock of the state, which is one for all servers; a version must have

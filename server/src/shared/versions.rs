@@ -25,7 +25,7 @@ impl VersionOf {
 
 /// The versions, which are read together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Versions {
+pub(crate) struct Versions {
     pub(super) rights: u64,
     pub(super) names: u64,
 }
