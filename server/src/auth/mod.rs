@@ -341,7 +341,9 @@ impl Tokens {
             "target": target,
         })
         .to_string();
-        if let Err(error) = self.state.audit(token::trail_of(actor), &line).await {
+        let place = token::place_of(actor, target);
+        let trail = token::trail_of(actor, &place);
+        if let Err(error) = self.state.audit(trail, &line).await {
             tracing::error!(%error, action, "audit failed");
         }
     }

@@ -192,14 +192,24 @@ pub(crate) fn user_name(namespace: &str, handle: &str) -> String {
     format!("{name}/{handle}")
 }
 
-/// Returns the part of the audit for an actor: a token has its handle there, or its
-/// [name in the dashboard](user_name).
-pub(super) fn trail_of(actor: &str) -> Trail {
+/// Returns the part of the audit for an actor, of a place if it is a token: that has its handle there, or
+/// its [name in the dashboard](user_name).
+pub(super) fn trail_of<'a>(actor: &str, place: &'a str) -> Trail<'a> {
     let name = actor.rsplit_once('/').map_or(actor, |(_, name)| name);
     match handle_of(name) {
-        Some(_) => Trail::Tokens,
+        Some(_) => Trail::Tokens(place),
         None => Trail::Operators,
     }
+}
+
+/// Returns the pool and the namespace of a token that does something to a target, which begins with the
+/// pool; the namespace is before the handle of a token in the dashboard, and else in the target.
+pub(super) fn place_of(actor: &str, target: &str) -> String {
+    let (pool, rest) = target.split_once('/').unwrap_or((target, ""));
+    let namespace = actor.rsplit_once('/').map(|(namespace, _)| namespace);
+    let namespace = namespace.or_else(|| rest.split('/').next());
+    let place = format!("{pool}/{}", namespace.unwrap_or_default());
+    place.replace(char::is_whitespace, "")
 }
 
 #[cfg(test)]
@@ -232,13 +242,18 @@ mod tests {
     #[test]
     fn what_a_token_does_is_told_apart_from_what_an_operator_does() {
         let handle = handle(&TokenAddress::new("default", "ns", "x").key());
-        assert_eq!(trail_of(&handle), Trail::Tokens);
+        assert_eq!(trail_of(&handle, "d/ns"), Trail::Tokens("d/ns"));
+        assert_eq!(place_of(&handle, "default/ns/q"), "default/ns");
         for namespace in ["ns", &"n".repeat(104), &"n".repeat(255), &"ü".repeat(127)] {
             let user = duly_dashboard::User::new(user_name(namespace, &handle), Role::View);
-            assert_eq!(trail_of(user.name()), Trail::Tokens, "{user:?}");
+            assert_eq!(trail_of(user.name(), "d"), Trail::Tokens("d"), "{user:?}");
+            // Its target may be in words.
+            let place = place_of(user.name(), "default/7 dead letters");
+            let short = place.strip_prefix("default/").unwrap();
+            assert!(namespace.starts_with(short), "{place}");
         }
         for actor in ["anonymous", "ann", "sha256~ann", "a/b"] {
-            assert_eq!(trail_of(actor), Trail::Operators, "{actor}");
+            assert_eq!(trail_of(actor, "d"), Trail::Operators, "{actor}");
         }
     }
 

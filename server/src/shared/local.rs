@@ -12,9 +12,7 @@ use super::counters::Counters;
 use super::file::{StateFile, failed};
 use super::own_file::OwnFile;
 use super::versions::{LocalVersions, VersionOf};
-use super::{
-    AUDIT_MAX, AuditLine, Call, NAMES_MAX, Result, StateError, Table, Trail, Window, behind,
-};
+use super::{Call, NAMES_MAX, Result, StateError, Table, Window, behind};
 
 /// The tables; a change needs a migration and another `user_version`.
 const SCHEMA: &str = "
@@ -30,21 +28,19 @@ const SCHEMA: &str = "
         number INTEGER PRIMARY KEY,
         line   TEXT NOT NULL
     ) STRICT;
-    CREATE TABLE IF NOT EXISTS audit_of_tokens (
-        number INTEGER PRIMARY KEY,
-        line   TEXT NOT NULL
+    CREATE TABLE IF NOT EXISTS audit_of_namespaces (
+        number    INTEGER PRIMARY KEY,
+        namespace TEXT NOT NULL,
+        line      TEXT NOT NULL
     ) STRICT;
     PRAGMA user_version = 1;
 ";
-/// After how many lines of the audit the oldest ones are removed: they have to be counted.
-const AUDIT_PRUNED_EVERY: i64 = 1_000;
-
 /// The state, in a file that this process alone uses.
 ///
 /// Lookups of tokens are cached, so no statement runs for each request.
 #[derive(Debug)]
 pub(super) struct LocalState {
-    file: StateFile,
+    pub(super) file: StateFile,
     versions: Arc<LocalVersions>,
     counters: Mutex<Counters>,
 }
@@ -247,51 +243,6 @@ impl LocalState {
     pub(super) fn give_back(&self, counter: &str, window: Window) {
         self.counters.lock().give_back(counter, window);
     }
-
-    pub(super) async fn audit(&self, trail: Trail, line: &str) -> Result<()> {
-        let line = line.to_owned();
-        let add = move |file: &Connection| {
-            // One row of numbers for all trails, by which their lines are in order.
-            let insert = format!(
-                "INSERT INTO {} SELECT 1 + max(
-                     coalesce((SELECT max(number) FROM audit), 0),
-                     coalesce((SELECT max(number) FROM audit_of_tokens), 0)), ?1",
-                audit_table(trail)
-            );
-            file.execute(&insert, [line]).map_err(failed)?;
-            if file.last_insert_rowid() % AUDIT_PRUNED_EVERY != 0 {
-                return Ok(());
-            }
-            let kept = i64::try_from(AUDIT_MAX).unwrap_or(i64::MAX);
-            for table in Trail::ALL.map(audit_table) {
-                let newest = format!("SELECT number FROM {table} ORDER BY number DESC LIMIT 1");
-                let prune = format!("DELETE FROM {table} WHERE number <= ({newest} OFFSET ?1)");
-                file.execute(&prune, [kept]).map_err(failed)?;
-            }
-            Ok(())
-        };
-        self.file.run(None, add).await
-    }
-
-    pub(super) async fn audit_lines(
-        &self,
-        before: Option<&str>,
-        limit: u32,
-    ) -> Result<Vec<AuditLine>> {
-        let before = before.and_then(|before| before.parse().ok());
-        let before: i64 = before.unwrap_or(i64::MAX);
-        let lines = move |file: &Connection| {
-            let select = "SELECT CAST(number AS TEXT), line FROM (
-                     SELECT number, line FROM audit
-                     UNION ALL SELECT number, line FROM audit_of_tokens)
-                 WHERE number < ?1 ORDER BY number DESC LIMIT ?2";
-            let mut select = file.prepare_cached(select).map_err(failed)?;
-            let rows =
-                select.query_map(params![before, limit], |row| Ok((row.get(0)?, row.get(1)?)));
-            rows.and_then(Iterator::collect).map_err(failed)
-        };
-        self.file.run(None, lines).await
-    }
 }
 
 const REPLACE: &str = "INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3)";
@@ -303,13 +254,6 @@ const NOTE: &str = "INSERT INTO entries SELECT ?1, ?2, ''
      WHERE NOT EXISTS (SELECT 1 FROM entries WHERE kind = ?1 AND key = ?2)
      AND ?5 > (SELECT count(*) FROM (SELECT 1 FROM entries
          WHERE kind = ?1 AND key >= ?3 AND key < ?4 LIMIT ?5))";
-
-const fn audit_table(trail: Trail) -> &'static str {
-    match trail {
-        Trail::Operators => "audit",
-        Trail::Tokens => "audit_of_tokens",
-    }
-}
 
 /// Returns what inserts a row, and returns whether it did.
 fn insert(
@@ -330,27 +274,7 @@ fn insert(
 mod tests {
     use std::sync::atomic::AtomicU64;
 
-    use futures_util::future::join_all;
-
     use super::*;
-
-    #[tokio::test]
-    async fn what_tokens_do_pushes_no_line_of_an_operator_out_of_the_audit() {
-        let state = LocalState::in_memory().unwrap();
-        state.audit(Trail::Operators, "first").await.unwrap();
-        for _ in 0..=AUDIT_MAX / 1_000 {
-            let lines = (0..1_000).map(|_| state.audit(Trail::Tokens, "more"));
-            assert!(join_all(lines).await.iter().all(Result::is_ok));
-        }
-        state.audit(Trail::Operators, "last").await.unwrap();
-        let all = state.audit_lines(None, u32::MAX).await.unwrap();
-        let [(_, newest), .., (_, oldest)] = all.as_slice() else {
-            panic!("{} lines", all.len());
-        };
-        assert_eq!((newest.as_str(), oldest.as_str()), ("last", "first"));
-        let many = AUDIT_MAX..AUDIT_MAX + 1_003;
-        assert!(many.contains(&all.len()), "{}", all.len());
-    }
 
     #[tokio::test]
     async fn a_namespace_has_so_many_names_of_queues_and_others_have_theirs() {

@@ -11,6 +11,7 @@ mod counters;
 mod error;
 mod file;
 mod local;
+mod local_audit;
 mod own_file;
 mod remote;
 mod remote_scripts;
@@ -91,15 +92,12 @@ impl Table {
 /// A part of the audit, which has a bound of its own, so that what tokens do pushes no line of an
 /// operator out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trail {
+pub(crate) enum Trail<'a> {
     /// What was done on the admin listener without a token.
     Operators,
-    /// What was done with a token.
-    Tokens,
-}
-
-impl Trail {
-    const ALL: [Self; 2] = [Self::Operators, Self::Tokens];
+    /// What was done with a token of a namespace of a pool. Each namespace has as many lines as another:
+    /// one that has more loses its oldest first.
+    Tokens(&'a str),
 }
 
 /// A result of the shared state.
@@ -346,7 +344,7 @@ impl SharedState {
     }
 
     /// Adds a line to the audit, which keeps the last ones of each trail.
-    pub(crate) async fn audit(&self, trail: Trail, line: &str) -> Result<()> {
+    pub(crate) async fn audit(&self, trail: Trail<'_>, line: &str) -> Result<()> {
         match &self.place {
             Place::Local(local) => local.audit(trail, line).await,
             Place::Remote(remote) => within(remote.audit(trail, line)).await,

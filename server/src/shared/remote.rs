@@ -7,7 +7,9 @@ use std::time::Duration;
 use duly::__server::redis::{Client, ClientOptions, ClientScript, Cmd, FromRedisValue, cmd, pipe};
 use duly::time::Timestamp;
 
-use super::remote_scripts::{ADD_LINE, CHANGE, GIVE_BACK, NOTE, REMOVE_TOKEN, TAKE};
+use super::remote_scripts::{
+    ADD_LINE, ADD_LINE_OF_TOKEN, CHANGE, GIVE_BACK, NOTE, REMOVE_TOKEN, TAKE,
+};
 use super::remote_time::TimeAhead;
 use super::versions::{VersionOf, Versions};
 use super::{
@@ -17,6 +19,13 @@ use crate::clock;
 
 /// The key of the names of queues: an ordered set, where those of tables are hashes.
 const QUEUE_NAMES: &str = "queue-names";
+
+/// The keys of the audit: a stream of the lines of operators; an ordered set of those of tokens, each behind
+/// its number and its namespace; how many each namespace has; and up to where it was looked which go.
+const AUDIT: &str = "audit";
+const AUDIT_OF_TOKENS: &str = "audit-of-namespaces";
+const AUDIT_COUNTS: &str = "audit-of-namespaces-counts";
+const AUDIT_LOOKED: &str = "audit-of-namespaces-looked";
 
 const OPTIONS: ClientOptions = ClientOptions {
     name: "duly-state",
@@ -28,6 +37,8 @@ const OPTIONS: ClientOptions = ClientOptions {
         "HDEL",
         "HGET",
         "HGETALL",
+        "HINCRBY",
+        "HLEN",
         "HSCAN",
         "HSET",
         "HSETNX",
@@ -39,9 +50,14 @@ const OPTIONS: ClientOptions = ClientOptions {
         "XADD",
         "XREVRANGE",
         "ZADD",
+        "ZCARD",
         "ZLEXCOUNT",
         "ZRANGEBYLEX",
+        "ZRANGEBYSCORE",
         "ZREM",
+        "ZREMRANGEBYRANK",
+        "ZREVRANGE",
+        "ZREVRANGEBYSCORE",
         "ZSCORE",
     ],
 };
@@ -255,25 +271,23 @@ impl RemoteState {
         taken.map(drop)
     }
 
-    pub(super) async fn audit(&self, trail: Trail, line: &str) -> Result<()> {
-        let others = Trail::ALL.into_iter().filter(|other| *other != trail);
-        let trails = std::iter::once(trail).chain(others);
-        let keys: Vec<_> = trails.map(|trail| self.audit_key(trail)).collect();
+    pub(super) async fn audit(&self, trail: Trail<'_>, line: &str) -> Result<()> {
         let most = AUDIT_MAX.to_string();
-        let arguments = [most.as_bytes(), line.as_bytes()];
+        let (script, arguments) = match trail {
+            Trail::Operators => (&ADD_LINE, vec![most.as_bytes(), line.as_bytes()]),
+            Trail::Tokens(namespace) => (
+                &ADD_LINE_OF_TOKEN,
+                vec![most.as_bytes(), namespace.as_bytes(), line.as_bytes()],
+            ),
+        };
+        let keys = [AUDIT, AUDIT_OF_TOKENS, AUDIT_COUNTS, AUDIT_LOOKED];
+        let keys = keys.map(|key| self.key(key));
         let added: Result<u64> = self
             .client
-            .run(&ADD_LINE, &keys, &arguments)
+            .run(script, &keys, &arguments)
             .await
             .map_err(failed);
         added.map(drop)
-    }
-
-    fn audit_key(&self, trail: Trail) -> String {
-        self.key(match trail {
-            Trail::Operators => "audit",
-            Trail::Tokens => "audit-of-tokens",
-        })
     }
 
     pub(super) async fn audit_lines(
@@ -282,15 +296,28 @@ impl RemoteState {
         limit: u32,
     ) -> Result<Vec<AuditLine>> {
         let end = before.map_or_else(|| "+".to_owned(), |before| format!("({before}"));
-        let mut lines: Vec<AuditLine> = Vec::new();
-        for trail in Trail::ALL {
-            let mut command = cmd("XREVRANGE");
-            command.arg(self.audit_key(trail)).arg(&end).arg("-");
-            command.arg("COUNT").arg(limit);
-            let of_trail: Vec<(String, Vec<(String, String)>)> = self.read(&command).await?;
-            let of_trail = of_trail.into_iter();
-            lines.extend(of_trail.filter_map(|(at, mut fields)| Some((at, fields.pop()?.1))));
-        }
+        let mut command = cmd("XREVRANGE");
+        command.arg(self.key(AUDIT)).arg(end).arg("-");
+        command.arg("COUNT").arg(limit);
+        let of_operators: Vec<(String, Vec<(String, String)>)> = self.read(&command).await?;
+        let of_operators = of_operators.into_iter();
+        let of_operators = of_operators.filter_map(|(at, mut fields)| Some((at, fields.pop()?.1)));
+        let end = before
+            .and_then(place)
+            .map(|(number, _)| format!("({number}"));
+        let mut command = cmd("ZREVRANGEBYSCORE");
+        command.arg(self.key(AUDIT_OF_TOKENS));
+        command
+            .arg(end.unwrap_or_else(|| "+inf".to_owned()))
+            .arg("-inf");
+        command.arg("LIMIT").arg(0).arg(limit);
+        let of_tokens: Vec<String> = self.read(&command).await?;
+        let of_tokens = of_tokens.into_iter().filter_map(|it| {
+            let mut words = it.splitn(3, ' ');
+            let (number, _of, line) = (words.next()?, words.next()?, words.next()?);
+            Some((format!("{number}-0"), line.to_owned()))
+        });
+        let mut lines: Vec<AuditLine> = of_operators.chain(of_tokens).collect();
         lines.sort_by_cached_key(|(at, _)| Reverse(place(at)));
         lines.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         Ok(lines)

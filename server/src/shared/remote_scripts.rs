@@ -111,19 +111,64 @@ pub(super) static NOTE: LazyLock<ClientScript> = LazyLock::new(|| {
     )
 });
 
-/// Adds a line to a trail, which keeps about so many of them, at a place behind those of this trail and
-/// of the other one.
+/// A script that may call `next`, which returns the number of a line behind all others, of operators and
+/// of tokens.
+macro_rules! numbering {
+    ([$($key:ident),+], [$($argument:ident),+], $body:literal $(,)?) => {
+        script!(
+            "local function next(operators, tokens)
+               local newest = redis.call('XREVRANGE', operators, '+', '-', 'COUNT', 1)[1]
+               newest = newest and tonumber(string.match(newest[1], '^%d+')) or 0
+               local last = redis.call('ZREVRANGE', tokens, 0, 0, 'WITHSCORES')[2]
+               return math.max(newest, tonumber(last or '0')) + 1
+             end\n",
+            [$($key),+],
+            [$($argument),+],
+            $body
+        )
+    };
+}
+
+/// Adds a line of an operator, of which about so many are kept.
 pub(super) static ADD_LINE: LazyLock<ClientScript> = LazyLock::new(|| {
-    script!(
-        "",
-        [trail, other],
+    numbering!(
+        [operators, tokens],
         [most, line],
-        "local function last(trail)
-           local newest = redis.call('XREVRANGE', trail, '+', '-', 'COUNT', 1)[1]
-           return newest and tonumber(string.match(newest[1], '^%d+')) or 0
+        "local place = string.format('%.0f-0', next(operators, tokens))
+         redis.call('XADD', operators, 'MAXLEN', '~', most, place, 'line', line)
+         return 0",
+    )
+});
+
+/// Adds a line of a token, of which about so many are kept. Where there are more, some of the oldest are
+/// looked at, from the place on where the last look has ended, and those go whose namespace has more than an
+/// equal share; its lines are counted. Where the counts are wrong, as keys were removed, the oldest go.
+pub(super) static ADD_LINE_OF_TOKEN: LazyLock<ClientScript> = LazyLock::new(|| {
+    numbering!(
+        [operators, tokens, counts, looked],
+        [most, namespace, line],
+        "local LOOKS = 100
+         local number = string.format('%.0f', next(operators, tokens))
+         redis.call('ZADD', tokens, number, number .. ' ' .. namespace .. ' ' .. line)
+         redis.call('HINCRBY', counts, namespace, 1)
+         local over = redis.call('ZCARD', tokens) - most
+         if over <= 0 then return 0 end
+         local share = most / redis.call('HLEN', counts)
+         local after = redis.call('GET', looked) or '-inf'
+         local some = redis.call('ZRANGEBYSCORE', tokens, after, '+inf', 'LIMIT', 0, LOOKS)
+         after = '-inf'
+         for at, it in ipairs(some) do
+           local of = string.match(it, '^%d+ (%S*)')
+           if over > 0 and tonumber(redis.call('HGET', counts, of) or '0') > share then
+             redis.call('ZREM', tokens, it)
+             redis.call('HINCRBY', counts, of, -1)
+             over = over - 1
+           end
+           if at == LOOKS then after = '(' .. string.match(it, '^%d+') end
+           if over == 0 then after = '(' .. string.match(it, '^%d+') break end
          end
-         local place = string.format('%.0f-0', math.max(last(trail), last(other)) + 1)
-         redis.call('XADD', trail, 'MAXLEN', '~', most, place, 'line', line)
+         redis.call('SET', looked, after)
+         if over > most / 10 then redis.call('ZREMRANGEBYRANK', tokens, 0, over - most / 10) end
          return 0",
     )
 });
