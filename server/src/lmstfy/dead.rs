@@ -269,10 +269,10 @@ async fn respawn_some(
                         it.job.unique = None;
                         keyless.push(it);
                     }
-                    Ok(_) => pushed.push(it.job.id),
+                    Ok(_) => pushed.push(it),
                     Err(error) => match error.kind() {
                         // It was pushed before, and may be over already.
-                        ErrorKind::Conflict => pushed.push(it.job.id),
+                        ErrorKind::Conflict => pushed.push(it),
                         ErrorKind::Invalid => done.passed_over.add(it.job.id, error),
                         _ => failed = failed.or(Some(error)),
                     },
@@ -281,12 +281,28 @@ async fn respawn_some(
             jobs = keyless;
         }
     }
-    let dropped = call.pool.drop_dead(queue, pushed).await?;
-    done.count += usize::try_from(dropped).unwrap_or(usize::MAX);
+    let ids: Vec<_> = pushed.iter().map(|it| it.job.id).collect();
+    let dropped = call.pool.drop_dead(queue, ids).await?;
+    let dropped = usize::try_from(dropped).unwrap_or(usize::MAX);
+    done.count += dropped;
+    if dropped < pushed.len() {
+        end_what_has_ended(call, queue, &pushed).await?;
+    }
     match failed {
         Some(error) => Err(error.into()),
         None => Ok(()),
     }
+}
+
+/// Cancels the new events of jobs that were ended while they were on their way: whoever did so has removed
+/// the note.
+async fn end_what_has_ended(call: &Call<'_>, queue: &Queue<Body>, jobs: &[DeadJob]) -> Result<()> {
+    for it in jobs {
+        if respawned(call, it.known).await?.is_empty() {
+            let _ = queue.cancel(it.successor).await?; // where it is over by then, nothing is left to do
+        }
+    }
+    Ok(())
 }
 
 /// Pushes new events in the place of dead ones, and returns a result for each.

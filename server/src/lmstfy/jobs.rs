@@ -52,6 +52,9 @@ fn scope_of(state: State) -> Option<Scope> {
     }
 }
 
+/// How many events of one job a republish ends: each but the first has died and was respawned meanwhile.
+const RESPAWNED_MAX: usize = 16;
+
 /// The events that an id of a job means: its own, and those that a respawn has put in its place.
 #[derive(Debug)]
 pub(super) struct Replaced {
@@ -80,23 +83,33 @@ impl Replaced {
         Ok(Self { events, is_there })
     }
 
-    /// Ends them, in whatever state they are, if the token may do so in that state.
-    pub(super) async fn end(&self, call: &Call<'_>) -> Result<()> {
+    /// Ends them, in whatever state they are, if the token may do so in that state; and what a respawn
+    /// has put in their place since the look.
+    pub(super) async fn end(self, call: &Call<'_>) -> Result<()> {
         let (queue, mut was_leased) = (call.queue()?, false);
-        for id in &self.events {
-            was_leased |= end_event(call, &queue, *id).await?;
-        }
-        let [id, respawned @ ..] = &*self.events else {
+        let Self { mut events, .. } = self;
+        let Some(id) = events.first().copied() else {
             return Ok(());
         };
+        let mut ended = 0;
+        while let Some(event) = events.get(ended).copied() {
+            was_leased |= end_event(call, &queue, event).await?;
+            ended += 1;
+            if ended == events.len() && ended < RESPAWNED_MAX {
+                let now = dead::respawned(call, id).await?;
+                let now = now.into_iter().filter(|now| !events.contains(now));
+                let now: Vec<_> = now.collect();
+                events.extend(now);
+            }
+        }
         // A note that stays is one of those that a later respawn looks at.
-        if !respawned.is_empty()
-            && let Err(error) = dead::forget_respawned(call, *id).await
+        if ended > 1
+            && let Err(error) = dead::forget_respawned(call, id).await
         {
             tracing::warn!(%id, ?error, "note of a respawned job not removed");
         }
         let acked = was_leased.then(|| call.pool.now());
-        metrics::ended(&call.labels(), &call.route.queue, *id, acked);
+        metrics::ended(&call.labels(), &call.route.queue, id, acked);
         Ok(())
     }
 }

@@ -13,3 +13,4 @@ mod metrics;
 mod publish;
 mod respawn;
 mod respawn_notes;
+mod respawn_race;
