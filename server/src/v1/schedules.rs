@@ -234,8 +234,13 @@ pub(super) async fn set(
     }
     audit(&app, &headers, "schedule set", (pool, &path)).await;
     let schedule = schedules.get(&name).await?;
+    // Somebody may have removed it at once, or made it one of a queue that the token is not for.
+    let is_seen = |it: &Schedule| {
+        let of = within(&path.namespace, it).map(|(_, queue)| queue);
+        of.is_some_and(|of| grant.allows(Scope::Admin, of).is_ok())
+    };
+    let schedule = schedule.filter(is_seen);
     let view = schedule.and_then(|it| view(&path.namespace, &it));
-    // Somebody may have removed it at once.
     let view = view.ok_or_else(|| path.unknown())?;
     let status = match before {
         Some(_) => StatusCode::OK,

@@ -10,6 +10,7 @@ mod purge;
 mod replies;
 mod schedules;
 mod settings;
+mod taken_over;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
