@@ -132,8 +132,8 @@ impl User {
         is_own && self.sees(schedule.options.queue())
     }
 
-    /// Whether the user sees what was done to a schedule, whichever its queue was.
-    pub(crate) fn sees_past_of_schedule(&self, name: &str) -> bool {
+    /// Whether the user sees what was done to a name of the namespace, whichever its queue was.
+    pub(crate) fn sees_past_of_all(&self, name: &str) -> bool {
         self.is_of_whole_namespace && self.owns(name)
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::world::{Place, World, client, reply};
 
 /// Sends a request to the dashboard as a browser that has logged in.
-async fn visit(
+pub(super) async fn visit(
     world: &World,
     method: Method,
     path: &str,

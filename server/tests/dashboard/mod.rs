@@ -3,6 +3,7 @@
 pub(crate) mod access;
 mod accessibility;
 mod acting;
+mod audited;
 mod browser;
 mod checks;
 mod demo;

@@ -20,6 +20,8 @@ use crate::text::{self, Fields, Moment};
 
 /// The rows of a page.
 const ROWS: usize = 50;
+/// The lines that are read at once for who may not see all of them.
+const READ: usize = 1_000;
 /// The longest target of a row, in characters.
 const TARGET_MAX: usize = 200;
 
@@ -55,14 +57,17 @@ fn queue_of(target: &str) -> &str {
 }
 
 /// Who sees some queues only sees what was done to those; who sees all of the own namespace also what
-/// was done to its schedules.
+/// was done to its schedules, and to `shop.*`, all of its queues.
 fn is_seen(user: &User, line: &AuditLine) -> bool {
     user.sees_all()
         || match line.target.strip_prefix("schedules/") {
-            Some(schedule) => user.sees_past_of_schedule(schedule),
+            Some(schedule) => user.sees_past_of_all(schedule),
             None => {
                 let names = line.target.split(',').next().unwrap_or_default();
-                names.split(' ').all(|name| user.sees(queue_of(name)))
+                names.split(' ').all(|name| {
+                    let is_all = name.ends_with(".*");
+                    is_all && user.sees_past_of_all(name) || user.sees(queue_of(name))
+                })
             }
         }
 }
@@ -79,7 +84,8 @@ fn page_of(target: &str) -> Option<String> {
     }
 }
 
-/// Reads lines that match, from a place on.
+/// Reads lines that match, from a place on. A page ends at a line that is seen, where more are: where
+/// others begin is not told.
 async fn read(
     app: &App,
     user: &User,
@@ -97,9 +103,27 @@ async fn read(
     filter.action = fields.get("action").map(str::to_owned);
     filter.since = text::instant(fields, "since")?;
     filter.until = text::instant(fields, "until")?;
-    let mut page = in_time(app.bus.audit_matching(&filter, before, ROWS)).await?;
-    page.items.retain(|line| is_seen(user, line));
-    Ok(page)
+    let at_once = if user.sees_whole_namespace() {
+        ROWS + 1
+    } else {
+        READ
+    };
+    let page = in_time(async {
+        let (mut lines, mut from) = (Vec::new(), before);
+        while lines.len() <= ROWS {
+            let page = app.bus.audit_matching(&filter, from, at_once).await?;
+            lines.extend(page.items.into_iter().filter(|line| is_seen(user, line)));
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+        let has_more = lines.len() > ROWS;
+        lines.truncate(ROWS);
+        let next = lines.last().filter(|_| has_more).map(AuditLine::cursor);
+        Ok(Page::new(lines, next))
+    });
+    Ok(page.await?)
 }
 
 pub(crate) async fn page(
