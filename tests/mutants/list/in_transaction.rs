@@ -156,7 +156,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     InTransaction.bug(
         "outbox-anew-forgotten",
         "of a deferred event it is forgotten that an operator has put it back anew",
-        &[put("Run::push_taken", "$is_anew = «row.is_anew»", "$row.is_anew && false")],
+        &[put("Run::push_taken", "$is_anew = «$row.is_anew»", "$row.is_anew && false")],
         outbox("what_an_operator_has_put_back_anew_is_so_also_once_it_is_deferred"),
     ),
 ];

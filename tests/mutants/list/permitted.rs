@@ -109,4 +109,30 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[drop("LoginThrottle::attempt_of", "$guesses.insert($..);")],
         server("guesses_are_as_slow_wherever_they_are_made"),
     ),
+    Served.bug(
+        "server-republish-beside-a-respawn",
+        "a republish leaves what a respawn has put back meanwhile",
+        &[never("Replaced::end", "$ended == $events.len() && $..")],
+        server("a_republish_ends_what_a_respawn_puts_back_meanwhile"),
+    ),
+    Served.bug(
+        "server-reply-of-a-lost-lease",
+        "the reply of a lease that was lost counts as that of the next one",
+        &[put(
+            "ReplyPlace::find",
+            "$done_by.map(text_of)",
+            "$done_by.map(text_of).filter(|_| false)",
+        )],
+        server("a_reply_counts_by_the_end_of_its_lease_alone"),
+    ),
+    Served.bug(
+        "server-audit-of-the-loud",
+        "one namespace pushes the lines of another out of the audit",
+        &[put(
+            "token::place_of",
+            "$place.replace($..)",
+            "$place.split('/').take(1).collect()",
+        )],
+        server("lines_of_the_audit_have_a_bound_in_each_namespace"),
+    ),
 ];
