@@ -164,6 +164,17 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         redis_store("what_is_due_and_does_not_wait_is_not_moved"),
     ),
     Accepted.bug(
+        "redis-opened-page-loses-what-was-passed",
+        "Redis: of a page that a fetch opens, events leave the delay set that a call which failed \
+         had left there, and that were passed over",
+        &[put(
+            "take_due",
+            "in ipairs(«$is_open and ids_in($member) or {}») do stays",
+            "{}",
+        )],
+        redis_store("a_page_that_is_opened_loses_no_event_to_what_calls_that_failed_have_left"),
+    ),
+    Accepted.bug(
         "redis-leased-before-it-is-counted",
         "Redis: a lease takes effect before its batch is known, so that a repeated fetch \
          leases others",

@@ -8,6 +8,7 @@ mod covered;
 mod hub;
 mod left;
 mod shared;
+mod twice;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -302,9 +302,8 @@ end
 
 function check.delayed(id, due)
   if #id == MEMBER_OF_PART then
-    local page, part = part_of(id, "S")
-    local named = pages[sub(id, 1, NAME)]
-    if not page or member_of(page, part) ~= id then
+    local page, named = part_of(id, "S"), pages[sub(id, 1, NAME)]
+    if not page then
       if not (named and check.contradicts(named)) and tell("stray", "", "a member of the delay set is no part") then
         forget_sizes({ id })
         call("ZREM", DELAY, id)

@@ -8,7 +8,8 @@ local me, node, request, token, reply, len, count, newer
 local ended -- how many events had expired, and how many were too late
 local deadline -- of the leases, ms
 local held, changes, changes_len, deadlines, fields -- what is to be written of the leases
-local given, lost, newer_ones, gone, gone_parts, stays -- what leaves its place, and what does not
+local given, lost, newer_ones, gone, gone_parts -- what leaves its place
+local stays -- members of the delay set that do not, as keys
 local plain -- the suffix of a lease of this call
 local moved_now
 local aside -- how many more expired or exhausted events it may set aside
@@ -286,8 +287,9 @@ local function take_ready(entries)
 end
 
 -- Leases what is due soon, in its order. Returns how many of the members it has looked at, without one
--- whose part stays: what is left of it comes next. Of a part that is opened, the first event may have been
--- among the last members: left by a call that failed.
+-- whose part stays: what is left of it comes next. Of a part that is opened, calls that failed may have left
+-- events anywhere among the members that were passed over: those stay, and all but the last one wait for the
+-- next call.
 local function take_due(due)
   local parts, ids, ends, room, looked, members = {}, {}, {}, limit - count, 0, {}
   for i = 1, #due / 2 do
@@ -301,7 +303,10 @@ local function take_due(due)
       whole, is_open = whole_part(member, "S", room)
     end
     if room <= 0 or is_open then -- those that have left it are the next members
-      if is_open and i == 1 and gone[#gone] == sub(member, 1, 16) then
+      for _, id in ipairs(is_open and ids_in(member) or {}) do
+        stays[id], stays[member] = true, true
+      end
+      if i == 1 and stays[gone[#gone]] then -- the next member is the last one
         gone[#gone] = nil
         return -1
       end
@@ -330,9 +335,9 @@ local function take_due(due)
       its = look_at(members[i], states[at], is_waiting and body_of(at), is_waiting, times)
     end
     if its == "newer" then
-      stays = stays + 1
+      stays[members[i]] = true
     elseif its ~= "noted" then
-      gone[#gone + 1] = members[i]
+      gone[#gone + 1], stays[members[i]] = members[i], nil
       gone_parts[#gone_parts + 1] = #members[i] == MEMBER_OF_PART and members[i] or nil
     end
     if part and part.given < part.count then
@@ -401,10 +406,14 @@ local function leave(taken, rest, pivot)
     bodies[#bodies + 1] = part.count == 0 and field_of(page, part) or nil
   end
   forget_sizes(gone_parts)
-  if stays == 0 and #gone > 0 then
+  if next(stays) then
+    local leaving = {}
+    for _, member in ipairs(gone) do
+      leaving[#leaving + 1] = not stays[member] and member or nil
+    end
+    write_all("ZREM", DELAY, leaving)
+  elseif #gone > 0 then
     call("ZREMRANGEBYRANK", DELAY, 0, #gone - 1) -- as many as were read
-  else
-    write_all("ZREM", DELAY, gone)
   end
   write_all("HDEL", BODY, bodies)
   write_all("HDEL", STATE, lost)
@@ -448,7 +457,7 @@ node.last = request
 
 deadline = ARGV.hold ~= "" and math.ceil((now + ARGV.hold) / 1000)
 held, changes, changes_len, deadlines, fields = {}, {}, 0, {}, {}
-given, lost, newer_ones, gone, gone_parts, stays = {}, {}, {}, {}, {}, 0
+given, lost, newer_ones, gone, gone_parts, stays = {}, {}, {}, {}, {}, {}
 moved_now = u64(now)
 plain = me .. token .. moved_now .. u16(ATTEMPTS)
 aside, limit = BATCH_MAX, math.min(tonumber(ARGV.limit), BATCH_MAX)

@@ -2,11 +2,11 @@
 local AT_ONCE = 256 -- members read at once
 local ready = ready_len() -- a list of a wrong type fails it here, before it writes
 local count, limit, seen, moved = 0, tonumber(ARGV.limit), 0, u64(now)
-local last -- the last member that it has seen
 local entries, changes, changes_len, gone_parts = {}, {}, 0, {}
 
 -- Inserts what is to move before anything says that it has: an entry whose event waits elsewhere is
--- skipped, and the repeated call moves it, while an event in neither place is lost.
+-- skipped, and the repeated call moves it, while an event in neither place is lost. Then all that was seen
+-- leaves the delay set.
 local function write_moved()
   if #entries > 0 then
     keep_counts()
@@ -14,6 +14,11 @@ local function write_moved()
     write_all("HSET", STATE, changes, add_pages(changes, changes_len))
     entries, changes, changes_len = {}, {}, 0
   end
+  forget_sizes(gone_parts)
+  if seen > 0 then
+    call("ZREMRANGEBYRANK", DELAY, 0, seen - 1) -- as many as were read
+  end
+  gone_parts, seen = {}, 0
 end
 
 -- Moves events that are alone: those that wait there, since others were left by a call that failed.
@@ -30,7 +35,8 @@ local function move_alone(ids, dues)
   end
 end
 
-while count < limit do -- `limit` events
+local more = true
+while more and count < limit do -- `limit` events
   local want, was = math.min(limit - count, AT_ONCE), seen
   local due = call("ZRANGE", DELAY, "-inf", now_ms, "BYSCORE", "LIMIT", seen, want, "WITHSCORES")
   local ids, dues, members = {}, {}, {}
@@ -38,6 +44,7 @@ while count < limit do -- `limit` events
     members[i] = due[2 * i - 1]
   end
   read_pages(members)
+  local is_open = false
   for i, member in ipairs(members) do
     if count + #ids >= limit then
       break
@@ -48,9 +55,9 @@ while count < limit do -- `limit` events
       ids, dues = {}, {}
       local page, part = part_of(member, "S")
       if page and count + part.count > limit then
-        write_moved()
+        write_moved() -- first: calls that failed may have left some of its events among what was seen
         open_part(page, part) -- its events are the next members
-        seen = seen - (last == first_id(page, part) and 1 or 0) -- left by a call that failed
+        is_open = true
         break
       elseif page then
         part.kind, part.times, part.number = "R", sub(part.times, 1, 8) .. moved, number
@@ -60,18 +67,12 @@ while count < limit do -- `limit` events
       end
       gone_parts[#gone_parts + 1] = member
     end
-    seen, last = seen + 1, member
+    seen = seen + 1
   end
   move_alone(ids, dues)
-  if seen - was == #members and #members < want then -- there are no more
-    break
-  end
+  more = is_open or seen - was < #members or #members == want
 end
 write_moved()
-forget_sizes(gone_parts)
-if seen > 0 then
-  call("ZREMRANGEBYRANK", DELAY, 0, seen - 1) -- as many as were read
-end
 if ARGV.caller ~= "" and ready > 0 then
   call("SPUBLISH", WAKE, "!" .. ARGV.caller)
 end

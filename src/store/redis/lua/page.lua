@@ -100,7 +100,8 @@ local function ids_in(member)
   return ids
 end
 
--- Returns the part of a kind to which a member or an entry leads; nothing if its events are alone.
+-- Returns the part of a kind to which a member or an entry leads; nothing if its events are alone. An entry
+-- stays where the first events of its part leave it, a member is another one then.
 local function part_of(member, kind)
   local page, first = pages[sub(member, 1, NAME)], byte(member, 16) - PLACE
   if page == nil then
@@ -109,8 +110,9 @@ local function part_of(member, kind)
   end
   local beyond = first + byte(member, MEMBER_OF_PART)
   for _, part in ipairs(page and page.parts or {}) do
-    if part.kind == kind and part.first >= first and part.first + part.count <= beyond
-      and (kind == "S" or part.number == sub(member, MEMBER_OF_PART + 1)) then
+    local is_within = part.kind == kind and part.first >= first and part.first + part.count <= beyond
+    if is_within and (kind == "S" and member_of(page, part) == member
+      or kind == "R" and part.number == sub(member, MEMBER_OF_PART + 1)) then
       return page, part
     end
   end

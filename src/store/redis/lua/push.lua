@@ -153,8 +153,8 @@ local function write()
     write_all("ZADD", BY_KEY, keyed) -- an index entry without an event is skipped
     write_all("ZADD", EXPIRY, expiring) -- so is this one
     write_all("HSET", BODY, added, bodies_len)
-    write_all("ZADD", SIZES, sizes)
     write_all("ZADD", DELAY, delayed, delayed_len)
+    write_all("ZADD", SIZES, sizes) -- behind it: what is passed over takes its sizes with it
     if #entries > 0 then
       keep_counts(true)
       write_all("RPUSH", READY, entries)

@@ -45,7 +45,7 @@ local ready = ready_len()
 local oldest = ready > 0 and oldest_ready()
 local scheduled = counter_of_events()
 local due, first_due = scheduled(now_ms), next_due()
-if due > 0 and (oldest or ready == 0) then -- else what is ready may be older, and nobody knows by how much
+if first_due and due > 0 and (oldest or ready == 0) then -- else what is ready may be older, and nobody knows by how much
   oldest = math.min(oldest or first_due, first_due)
 end
 local later = scheduled(math.huge) - due
