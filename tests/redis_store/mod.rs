@@ -57,4 +57,5 @@ mod secret_replies;
 mod size;
 mod subscriber;
 mod unended;
+mod unrepeated;
 mod wrong_type;

@@ -150,4 +150,22 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[drop("reap.lua", r#""HDEL", UNIQUE"#)],
         redis_store("unique_keys_that_were_reserved_go_when_their_time_is_over"),
     ),
+    Ids.bug(
+        "redis-reserved-key-freed-by-another",
+        "Redis: the unique key of a done event is free again where a settle failed and a drop ends the rest",
+        &[never("lua::finish", "unique_for")],
+        redis_store("a_unique_key_stays_reserved_whatever_a_settle_that_failed_has_left"),
+    ),
+    Records.bug(
+        "redis-settle-fails-behind-its-writes",
+        "Redis: a settle meets a key of a wrong type when it has written its records",
+        &[put("check_settled", r#"return «call("ZCARD", EXPIRY)» > 0"#, "1")],
+        redis_store("a_settle_that_cannot_look_for_expiries_has_written_nothing"),
+    ),
+    Punctual.bug(
+        "redis-reaped-for-ever",
+        "Redis: a node that holds nothing any more is still being reaped, and is refused each fetch",
+        &[put("count_kept", "node.reaping and «$kept > 0»", "true")],
+        redis_store("a_node_that_holds_nothing_any_more_is_not_reaped_for_ever"),
+    ),
 ];

@@ -141,7 +141,7 @@ function check.part(page, part)
   looked = looked + #ids
   local kind, words, damaged = fault_of(page, part, ids)
   if not kind then
-    listed[#listed + 1] = part.kind == "R" and first_id(page, part) .. part.number or nil
+    listed[#listed + 1] = part.kind == "R" and sub(member_of(page, part), 1, 16) .. part.number or nil
     return
   end
   for _, id in ipairs(damaged) do

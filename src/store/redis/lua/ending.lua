@@ -217,7 +217,11 @@ local function finish(id, kind, it, due, body)
   if key then
     call("ZREM", BY_KEY, key_entry(key, id))
   end
-  free_unique(id, unique)
+  if unique and (kind == "d" or kind == "x") and unique_for(body) then -- left by a settle that failed
+    hold_unique(id, unique, unique_for(body))
+  else
+    free_unique(id, unique)
+  end
 end
 
 -- Ends such an event and remembers it.

@@ -78,12 +78,8 @@ local function place_of(id)
   end
 end
 
-local function first_id(page, part)
-  return page.name .. char(PLACE + part.first)
-end
-
 local function member_of(page, part)
-  return first_id(page, part) .. char(part.count)
+  return page.name .. char(PLACE + part.first, part.count)
 end
 
 -- Returns how many events a member of the delay set stands for.
@@ -116,6 +112,15 @@ local function part_of(member, kind)
       return page, part
     end
   end
+end
+
+-- Returns what an entry of the ready list stands for: a part, or else ids; and its number.
+local function read_entry(entry_of)
+  if #entry_of ~= ENTRY_OF_PART then
+    return nil, { sub(entry_of, 1, 16) }, sub(entry_of, 17)
+  end
+  local _, part = part_of(entry_of, "R")
+  return part, part and {} or ids_in(entry_of), sub(entry_of, MEMBER_OF_PART + 1)
 end
 
 local function field_of(page, part)

@@ -3,27 +3,20 @@
 check_lease_keys()
 local ENTRIES_MAX, IDS_MAX = 256, 1024 -- of a ready list that is counted
 
--- Counts the events of the ready list.
+-- Counts the events of a ready list that is not long.
 local function count_ready()
-  local entries = call("LRANGE", READY, 0, ENTRIES_MAX)
+  local entries = call("LLEN", READY) <= ENTRIES_MAX and call("LRANGE", READY, 0, ENTRIES_MAX - 1) or nil
   local ids, numbers, live, seen = {}, {}, 0, {}
-  read_pages(entries)
-  for _, entry_of in ipairs(#entries <= ENTRIES_MAX and entries or {}) do
-    local is_of_part = #entry_of == ENTRY_OF_PART
-    local _, part = nil, nil
-    if is_of_part then
-      _, part = part_of(entry_of, "R")
-    end
-    if part then
-      live = live + (seen[entry_of] and 0 or part.count)
-    else
-      for _, id in ipairs(is_of_part and ids_in(entry_of) or { sub(entry_of, 1, 16) }) do
-        ids[#ids + 1], numbers[#ids + 1] = id, sub(entry_of, is_of_part and 18 or 17)
-      end
+  read_pages(entries or {})
+  for _, entry_of in ipairs(entries or {}) do
+    local part, its_ids, number_of = read_entry(entry_of)
+    live = live + (part and not seen[entry_of] and part.count or 0)
+    for _, id in ipairs(its_ids) do
+      ids[#ids + 1], numbers[#ids + 1] = id, number_of
     end
     seen[entry_of] = true
   end
-  if #entries > ENTRIES_MAX or #ids > IDS_MAX then
+  if not entries or #ids > IDS_MAX then
     return
   end
   for i, state in ipairs(read_all("HMGET", STATE, ids)) do
@@ -71,7 +64,7 @@ local function count_kept(id, node)
       kept = kept + (tonumber(count or 0))
     end
     if kept ~= node.kept then
-      leased, node.kept = leased - node.kept + kept, kept
+      leased, node.kept, node.reaping = leased - node.kept + kept, kept, node.reaping and kept > 0
       keep_node(id, node)
     end
   elseif #batches == 0 then

@@ -28,12 +28,13 @@ local function counted_beyond(request)
   return math.max(counted - leases, 0), call("ZSCORE", REQUESTS, batch), #ids
 end
 
--- Keys of a wrong type fail the call here, before it writes.
+-- Keys of a wrong type fail the call here, before it writes. Returns whether any event can expire.
 local function check_settled(keyed, uniques, deadlines)
   call("LLEN", PAST)
   local _ = #keyed > 0 and call("ZCARD", BY_KEY)
   _ = #uniques > 0 and call("HLEN", UNIQUE) + call("ZCARD", HOLDS)
   _ = #deadlines > 0 and call("ZCARD", LEASE)
+  return call("ZCARD", EXPIRY) > 0
 end
 
 -- Each call:
@@ -248,7 +249,7 @@ if is_back then
   look_first()
 end
 if changes_len > 0 or is_again then
-  check_settled(keyed, uniques, deadlines)
+  local can_expire = check_settled(keyed, uniques, deadlines)
   write_records()
   put_back()
   write_all("HSET", STATE, changes, changes_len)
@@ -261,7 +262,7 @@ if changes_len > 0 or is_again then
     end
   end
   if #over > 0 then
-    if call("ZCARD", EXPIRY) > 0 then
+    if can_expire then
       write_all("ZREM", EXPIRY, over)
     end
     remember(over)

@@ -4,16 +4,10 @@ local LOOKED_AT = 1000
 -- Returns since when the first event of an entry of the ready list is there, us, and how many it has
 -- looked at.
 local function oldest_of(entry_of)
-  local is_part = #entry_of == ENTRY_OF_PART
-  local _, part = nil, nil
-  if is_part then
-    _, part = part_of(entry_of, "R")
-  end
+  local part, ids, number_of = read_entry(entry_of)
   if part then
     return number_at(part.times, 9)
   end
-  local ids = is_part and ids_in(entry_of) or { sub(entry_of, 1, 16) }
-  local number_of = sub(entry_of, is_part and 18 or 17)
   for _, packed in ipairs(read_all("HMGET", STATE, ids)) do
     if is_placed(packed, number_of) then -- any other entry is stale
       return number_at(read_state(packed).moved, 1)

@@ -17,10 +17,10 @@ local function look_at_entries(entries, step)
     if #ids >= IDS_MAX then
       break
     end
-    local entry_of, is_of_part = entries[i], #entries[i] == ENTRY_OF_PART
-    looked, live[i] = looked + 1, is_of_part and part_of(entry_of, "R") ~= nil
-    for _, id in ipairs(live[i] and {} or is_of_part and ids_in(entry_of) or { sub(entry_of, 1, 16) }) do
-      ids[#ids + 1], numbers[#ids + 1], places[#ids + 1] = id, sub(entry_of, is_of_part and 18 or 17), i
+    local part, its_ids, number_of = read_entry(entries[i])
+    looked, live[i] = looked + 1, part ~= nil
+    for _, id in ipairs(its_ids) do
+      ids[#ids + 1], numbers[#ids + 1], places[#ids + 1] = id, number_of, i
     end
   end
   for at, state in ipairs(read_all("HMGET", STATE, ids)) do

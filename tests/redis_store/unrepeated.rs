@@ -1,0 +1,104 @@
+//! What a script that failed midway has left, and another one than its repeat meets: it ends it as the
+//! repeat would.
+
+use std::time::Duration;
+
+use duly::event::{State, UNIQUE_HEADER};
+use duly::store::operation::{Fetch, PushOutcome, Reply, StoreOp};
+use duly::time::When;
+
+use crate::redis_store::faulty::{fail_after, has_failed, load};
+use crate::redis_store::kit::{Bare, NODE, fresh, hex};
+use crate::redis_store::overwritten::{Overwritten, opened};
+use crate::servers::Redis;
+
+/// A settle that failed is followed by a drop that names the same event.
+#[tokio::test]
+async fn a_unique_key_stays_reserved_whatever_a_settle_that_failed_has_left() {
+    let server = Redis::plain();
+    drop(Bare::open(&fresh(&server.url()).0).await); // it removes libraries of others
+    load(&server);
+    let mut ended = 0;
+    for writes in 0..14 {
+        let what = format!("a settle after {writes} writes");
+        let bare = Bare::open(&fresh(&server.url()).0).await;
+        let id = bare
+            .push_with(|envelope| {
+                envelope.unique = Some("one a day".to_owned());
+                let day = (UNIQUE_HEADER.to_owned(), "86400000".to_owned());
+                envelope.headers.push(day);
+            })
+            .await;
+        assert_eq!(bare.fetch(1, 1).await.expect("a fetch"), [id]);
+        fail_after(&server, writes);
+        let _ = bare.ack(1, &[id]).await; // it may have failed
+        has_failed(&server);
+        let (ids, by) = (vec![id], None);
+        let dropped = bare.apply(StoreOp::Drop { ids, by }).await;
+        dropped.expect("a drop");
+        ended += usize::from(bare.state(id).await == State::Done);
+
+        let mut other = bare.plain(bare.new_id(), When::Now);
+        std::sync::Arc::make_mut(&mut other.envelope).unique = Some("one a day".to_owned());
+        let pushed = bare.apply(StoreOp::Push(vec![other])).await;
+        let Ok(Reply::Pushed(reports)) = pushed else {
+            panic!("{what}: {pushed:?}");
+        };
+        assert_eq!(reports[0].verdict, PushOutcome::Duplicate(id), "{what}");
+    }
+    assert!(ended > 3, "only {ended} ended");
+}
+
+/// A key of a wrong type fails a settle before it writes anything.
+#[tokio::test]
+async fn a_settle_that_cannot_look_for_expiries_has_written_nothing() {
+    let (server, prefix, bare) = opened().await;
+    let expires =
+        bare.push_with(|event| event.expires = Some(event.pushed + Duration::from_secs(60)));
+    let id = expires.await;
+    assert_eq!(bare.fetch(1, 1).await.expect("a fetch"), [id]);
+    let overwritten = Overwritten::new(server, &prefix, "expiry");
+    assert!(bare.ack(1, &[id]).await.is_err(), "nobody noticed");
+    overwritten.put_right();
+    assert_eq!(bare.state(id).await, State::Leased);
+    assert!(bare.records(id).await.is_empty());
+    assert_eq!(bare.ack(1, &[id]).await.expect("an ack"), [true]);
+    assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
+}
+
+/// A node is reaped bit by bit, and a call in between fails when it has dropped what it counts of the
+/// request: the node is told once that it was taken for dead.
+#[tokio::test]
+async fn a_node_that_holds_nothing_any_more_is_not_reaped_for_ever() {
+    let (server, prefix, bare) = opened().await;
+    let run = bare.new_run(5);
+    let events = run.iter().map(|id| bare.plain(*id, When::Now)).collect();
+    bare.apply(StoreOp::Push(events)).await.expect("a push");
+    assert_eq!(bare.fetch(1, 5).await.expect("a fetch"), run);
+    let look = bare.typed(StoreOp::reap(Vec::new(), 0)).await;
+    let holders = look.expect("a look").holders;
+    let reaped = bare.typed(StoreOp::reap(holders, 2)).await.expect("a reap");
+    assert!(reaped.more, "it holds three");
+    let held = format!("{prefix}:{{letters:0}}:held");
+    let drop_count = "local batch = (ARGV[1] .. ARGV[2]):gsub('%x%x', function(h) \
+         return string.char(tonumber(h, 16)) end) return redis.call('HDEL', KEYS[1], '#' .. batch, batch)";
+    let (node, request) = (format!("{:016x}", NODE.0), format!("{:016x}", 1));
+    let gone = server.cli(&["EVAL", drop_count, "1", &held, &node, &request]);
+    assert_eq!(gone.trim(), "2", "of {}", hex(run[0]));
+    let look = bare.typed(StoreOp::reap(Vec::new(), 0)).await;
+    assert!(!look.expect("a look").more, "nothing is left to reap");
+    let fetch = |request| {
+        StoreOp::fetch(Fetch {
+            node: NODE,
+            request,
+            limit: 1,
+            ahead: Duration::ZERO,
+            ahead_limit: 0,
+            hold: None,
+            starts: usize::MAX,
+        })
+    };
+    assert!(bare.typed(fetch(2)).await.is_err(), "it was reaped");
+    let fetched = bare.typed(fetch(3)).await.expect("a fetch").deliveries;
+    assert_eq!(fetched.len(), 1);
+}
