@@ -1,7 +1,9 @@
 //! The parts that tests, the simulator, benchmarks and fuzzers of this repository use: no
 //! part of the public face, and outside of semver.
 
-pub use crate::core::engine::{Bucket, DedupWindow, Head, LastSettlement, Restored, Tombstone};
+pub use crate::core::engine::{
+    Bucket, DedupWindow, ForgottenIds, Head, LastSettlement, Restored, Tombstone,
+};
 pub use crate::core::node::{Load, Node};
 pub use crate::core::op::{ChangeSink, UsedAttempts};
 pub use crate::core::push::{Attempts, NextPush, PushedId};

@@ -142,6 +142,34 @@ fn a_watermark_from_the_future_closes_the_bucket_to_nobody() {
     assert_eq!(soon, PushOutcome::TooOld);
 }
 
+/// A store shares its cap among its buckets, so that of one shrinks as others come: what it has forgotten
+/// counts, and not how many it may remember now.
+#[test]
+fn a_bucket_that_forgot_nothing_refuses_no_id_that_was_made_ahead() {
+    let mut side = Side::new();
+    side.bucket.set_window(DedupWindow::default());
+    let ahead_ms = side.now_us / 1_000 + 50_000;
+    for entropy in 1..=5 {
+        let id = id(ahead_ms, entropy);
+        assert_eq!(side.push(event(id, When::Now)), PushOutcome::Accepted);
+        side.op(StoreOp::Cancel { id });
+    }
+    side.bucket.set_window(DedupWindow {
+        max: 2,
+        cap: 2,
+        ..DedupWindow::default()
+    });
+    let new = side.push(event(id(ahead_ms, 6), When::Now));
+    assert_eq!(new, PushOutcome::Accepted);
+    side.op(StoreOp::Cancel {
+        id: id(ahead_ms, 6),
+    }); // for which others are forgotten
+    let new = side.push(event(id(ahead_ms, 7), When::Now));
+    assert_eq!(new, PushOutcome::TooOld, "nobody can know");
+    let later = side.push(event(id(ahead_ms + 1, 7), When::Now));
+    assert_eq!(later, PushOutcome::Accepted);
+}
+
 /// No operation forgets more than a bounded number, and a surplus shrinks all the same.
 #[test]
 fn a_large_surplus_is_forgotten_in_parts() {

@@ -18,10 +18,10 @@ pub(super) struct Tombstones {
     may_be_forgotten: Option<Timestamp>,
     /// Ids that the bucket may have forgotten, or others in their place.
     unsure: BTreeSet<EventId>,
-    /// Ids that may have been forgotten while their time was to come: no watermark says so.
+    /// Ids that may have been forgotten while their time was to come, and the latest of their times:
+    /// those up to it are refused while theirs is still to come.
     may_return: BTreeSet<EventId>,
-    /// When there were twice as many as the cap says, for the last time.
-    full_us: Option<u64>,
+    may_be_ahead: Option<Timestamp>,
     /// How many may be at another place in the bucket.
     out_of_order: usize,
 }
@@ -35,9 +35,6 @@ impl Tombstones {
         window: &DedupWindow,
     ) -> Vec<EventId> {
         self.put(id, now_us);
-        if self.is_full(window) {
-            self.full_us = Some(now_us);
-        }
         let is_in_order = self.out_of_order == 0;
         let all: Vec<_> = if is_in_order {
             Vec::new()
@@ -74,6 +71,8 @@ impl Tombstones {
             .max();
         self.may_be_forgotten = self.may_be_forgotten.max(latest);
         let to_come = candidates.iter().filter(|id| !is_past(id));
+        let latest_ahead = to_come.clone().map(|id| id.created()).max();
+        self.may_be_ahead = self.may_be_ahead.max(latest_ahead);
         self.may_return.extend(to_come);
         if is_in_order {
             self.forgotten = self.forgotten.max(latest);
@@ -125,16 +124,10 @@ impl Tombstones {
     /// Returns whether it may be: a read of the bucket forgets as well, and is not in the history.
     pub(super) fn may_be_too_old(&self, id: EventId, now_us: u64, window: &DedupWindow) -> bool {
         let mut may_be_gone = self.may_be_gone(now_us, window);
-        let full_us = if self.is_full(window) {
-            Some(now_us)
-        } else {
-            self.full_us
-        };
-        let was_to_come = |full_us| id.created().as_micros() + ANSWER_MAX_US > full_us;
-        full_us.is_some_and(was_to_come)
-            || self
-                .may_be_forgotten
-                .is_some_and(|until| id.created() <= until)
+        let is_among = |until: Option<Timestamp>| until.is_some_and(|until| id.created() <= until);
+        let was_to_come = id.created().as_micros() + ANSWER_MAX_US > now_us;
+        (was_to_come && is_among(self.may_be_ahead))
+            || is_among(self.may_be_forgotten)
             || may_be_gone.any(|gone| id.created() <= gone.created())
     }
 

@@ -189,8 +189,9 @@ pub async fn many_ids_that_were_made_ahead_close_no_bucket(harness: &dyn StoreHa
         world.advance(ms(1));
         assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
     }
-    // Twice the cap are known; of others of their time nobody can know, until there is room.
-    ahead.push(made_ahead());
+    // Twice the cap are known; of others of their time nobody can know.
+    let at = ahead[0].id().created();
+    ahead.push(world.event_made(at));
     for (at, draft) in ahead.iter().enumerate() {
         let verdict = match at {
             6..10 => PushOutcome::Duplicate(draft.id()),
@@ -198,7 +199,9 @@ pub async fn many_ids_that_were_made_ahead_close_no_bucket(harness: &dyn StoreHa
         };
         assert_eq!(world.push(draft).await, verdict, "event {at}");
     }
-    // Whoever's clock is right has what it had: `ended` asserts that its push is accepted.
+    // None of a later time was forgotten: `ended_as` asserts that its push is accepted.
+    ended_as(&world, world.event_made(at + ms(1))).await;
+    // Whoever's clock is right has what it had.
     for _ in 0..60 {
         ended(&world).await;
         ended(&world).await;

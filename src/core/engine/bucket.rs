@@ -165,8 +165,8 @@ impl<B: Clone> Bucket<B> {
         if is_look {
             self.free_expired(sink);
         }
-        if let (dropped @ 1.., until) = self.dedup.dropped() {
-            sink.forgot(&self.key, dropped, until);
+        if let (dropped @ 1.., ids) = self.dedup.dropped() {
+            sink.forgot(&self.key, dropped, ids);
         }
         Ok(Response {
             now_us: self.now_us,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::core::engine::dense::DenseMap;
 use crate::core::engine::window::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX, KEPT_MAX};
-use crate::core::op::Tombstone;
+use crate::core::op::{ForgottenIds, Tombstone};
 use crate::event::EventId;
 use crate::time::Timestamp;
 
@@ -15,8 +15,8 @@ pub(super) struct DedupState {
     /// The same ids and when they ended, in µs; oldest first.
     order: VecDeque<(EventId, u64)>,
     window: DedupWindow,
-    /// The watermark: the latest creation time among the dropped ones.
-    forgotten: Option<Timestamp>,
+    /// The latest creation times among the dropped ones.
+    forgotten: ForgottenIds,
     /// How many the current operation may still drop.
     budget: usize,
     /// Whether the current operation has ended an event.
@@ -31,7 +31,7 @@ impl DedupState {
             known: DenseMap::default(),
             order: VecDeque::new(),
             window,
-            forgotten: None,
+            forgotten: ForgottenIds::default(),
             budget: FORGET_MAX,
             has_new: false,
             kept: Vec::new(),
@@ -61,8 +61,8 @@ impl DedupState {
         std::mem::take(&mut self.kept)
     }
 
-    /// Returns how many the current operation has dropped, and the watermark.
-    pub(super) fn dropped(&self) -> (usize, Option<Timestamp>) {
+    /// Returns how many the current operation has dropped, and which ids may ever have been.
+    pub(super) fn dropped(&self) -> (usize, ForgottenIds) {
         (FORGET_MAX - self.budget, self.forgotten)
     }
 
@@ -111,9 +111,13 @@ impl DedupState {
             }
             self.known.remove(&id);
             self.heal(now_us);
-            // Never past now, as that would refuse every id until then; see `may_have_forgotten`.
+            // The watermark never passes now, as that would refuse every id until then.
+            let created = id.created();
             if !is_later(id, now_us) {
-                self.forget_until(id.created());
+                self.forget_until(created);
+            } else if !is_ahead(created, now_us) {
+                self.forgotten.ahead = self.ahead(now_us);
+                self.forget_ahead(created);
             }
         }
     }
@@ -126,7 +130,7 @@ impl DedupState {
 
     /// Returns whether there are twice as many as the cap says.
     fn is_full(&self) -> bool {
-        self.order.len() >= 2 * self.window.cap.max(1)
+        self.order.len() >= self.window.cap.max(1).saturating_mul(2)
     }
 
     /// Returns whether the oldest tombstone, of the given age, is to be dropped.
@@ -138,7 +142,11 @@ impl DedupState {
     }
 
     pub(super) fn forget_until(&mut self, created: Timestamp) {
-        self.forgotten = self.forgotten.max(Some(created));
+        self.forgotten.until = self.forgotten.until.max(Some(created));
+    }
+
+    pub(super) fn forget_ahead(&mut self, created: Timestamp) {
+        self.forgotten.ahead = self.forgotten.ahead.max(Some(created));
     }
 
     /// Returns whether the oldest tombstone has reached the greatest age.
@@ -166,7 +174,7 @@ impl DedupState {
             .collect()
     }
 
-    pub(super) fn watermark(&self) -> Option<Timestamp> {
+    pub(super) fn forgotten(&self) -> ForgottenIds {
         self.forgotten
     }
 
@@ -174,9 +182,10 @@ impl DedupState {
     /// watermark is from a time when the clock was wrong or any id was accepted, and would close
     /// the bucket to all.
     pub(super) fn heal(&mut self, now_us: u64) {
-        if self.forgotten.is_some_and(|until| is_ahead(until, now_us)) {
+        let until = self.forgotten.until;
+        if until.is_some_and(|until| is_ahead(until, now_us)) {
             let before_now = Timestamp::from_millis((now_us / 1_000).saturating_sub(1));
-            self.forgotten = Some(before_now);
+            self.forgotten.until = Some(before_now);
         }
     }
 
@@ -189,11 +198,18 @@ impl DedupState {
         self.known.iter().map(|(id, _)| *id)
     }
 
-    /// Returns whether the tombstone of an unknown id may have been dropped: those whose time is
-    /// still to come are only where there are too many.
+    /// Returns whether the tombstone of an unknown id may have been dropped.
     pub(super) fn may_have_forgotten(&self, id: EventId, now_us: u64) -> bool {
-        let is_older = self.forgotten.is_some_and(|until| id.created() <= until);
-        is_older || (self.is_full() && is_later(id, now_us))
+        let is_among = |until: Option<Timestamp>| until.is_some_and(|until| id.created() <= until);
+        is_among(self.forgotten.until) || (is_later(id, now_us) && is_among(self.ahead(now_us)))
+    }
+
+    /// Returns the watermark of ids whose time was still to come, unless it is too far ahead, as in
+    /// [`heal`](Self::heal).
+    fn ahead(&self, now_us: u64) -> Option<Timestamp> {
+        self.forgotten
+            .ahead
+            .filter(|until| !is_ahead(*until, now_us))
     }
 
     pub(super) fn check(&self) -> Result<(), String> {

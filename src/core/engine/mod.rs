@@ -49,4 +49,4 @@ pub use self::restore::Restored;
 #[cfg(feature = "redis")]
 pub(crate) use self::window::FORGET_MAX;
 pub use self::window::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
-pub use crate::core::op::{LastSettlement, Tombstone};
+pub use crate::core::op::{ForgottenIds, LastSettlement, Tombstone};

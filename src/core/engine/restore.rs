@@ -144,8 +144,7 @@ impl<B: Clone> Bucket<B> {
             return;
         }
         // Dropped in order: one cannot be written anew alone.
-        let watermark = self.dedup.watermark();
-        sink.forgot(&self.key, tombstones.len(), watermark);
+        sink.forgot(&self.key, tombstones.len(), self.dedup.forgotten());
         for tombstone in tombstones {
             sink.ended(&self.key, tombstone);
         }
@@ -154,11 +153,16 @@ impl<B: Clone> Bucket<B> {
     /// Returns the watermark.
     #[must_use]
     pub(crate) fn watermark(&self) -> Option<Timestamp> {
-        self.dedup.watermark()
+        self.dedup.forgotten().until
     }
 
     /// Raises the watermark: tombstones of ids created until `created` may have been dropped.
     pub fn raise_watermark(&mut self, created: Timestamp) {
         self.dedup.forget_until(created);
+    }
+
+    /// The same of ids whose time was still to come.
+    pub fn raise_watermark_ahead(&mut self, created: Timestamp) {
+        self.dedup.forget_ahead(created);
     }
 }

@@ -33,8 +33,8 @@ const _: () = assert!(FORGET_MAX > crate::core::op::BATCH_MAX);
 /// A tombstone is dropped when it is older than [`keep_for`](Self::keep_for) and there are more
 /// than [`max`](Self::max); when it is older than [`max_age`](Self::max_age); and when there are
 /// more than [`cap`](Self::cap), however young it is. One whose id has a time that is still to come
-/// makes room for others first, up to twice the cap; a bucket with so many refuses new ids whose time
-/// is still to come, since it may have dropped one of those.
+/// makes room for others first, up to twice the cap; where one was dropped, new ids up to its time are
+/// refused until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DedupWindow {
     /// The least age of a dropped tombstone, unless the cap is reached. Default: a minute, longer

@@ -27,7 +27,7 @@ pub use self::reply::{
 };
 pub use self::sink::ChangeSink;
 pub use self::table::{Reply, StoreOp};
-pub use self::tombstone::{LastSettlement, Tombstone};
+pub use self::tombstone::{ForgottenIds, LastSettlement, Tombstone};
 use crate::event::{Envelope, EventId, Payload};
 use crate::record::NodeId;
 use crate::time::When;

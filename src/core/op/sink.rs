@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::op::{Lease, Tombstone, UsedAttempts};
+use crate::core::op::{ForgottenIds, Lease, Tombstone, UsedAttempts};
 use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::Record;
 use crate::time::Timestamp;
@@ -42,10 +42,9 @@ pub trait ChangeSink {
         let _ = (bucket, tombstone);
     }
 
-    /// The `many` oldest tombstones of a bucket were dropped; those of ids created until `until` may
-    /// be among them.
-    fn forgot(&mut self, bucket: &BucketKey, many: usize, until: Option<Timestamp>) {
-        let _ = (bucket, many, until);
+    /// The `many` oldest tombstones of a bucket were dropped; `ids` may be among them.
+    fn forgot(&mut self, bucket: &BucketKey, many: usize, ids: ForgottenIds) {
+        let _ = (bucket, many, ids);
     }
 
     /// An event has ended.

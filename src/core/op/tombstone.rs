@@ -26,6 +26,16 @@ pub struct Tombstone {
     pub ended_us: u64,
 }
 
+/// Up to which creation times a bucket may have forgotten ids of events that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForgottenIds {
+    /// Of those whose time had come: the watermark.
+    pub until: Option<Timestamp>,
+    /// Of those whose time was still to come. It counts for ids whose time is still to come alone, so
+    /// that it closes the bucket to nobody whose clock is right.
+    pub ahead: Option<Timestamp>,
+}
+
 /// The last accepted settlement, to recognise its repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastSettlement {

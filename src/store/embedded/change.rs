@@ -98,4 +98,6 @@ pub(super) struct WindowChange {
     pub(super) dropped: usize,
     /// The watermark, if some were dropped.
     pub(super) until: Option<Timestamp>,
+    /// The one of ids whose time was still to come.
+    pub(super) ahead: Option<Timestamp>,
 }

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::codec::wire;
 use crate::core::engine::Tombstone;
-use crate::core::op::{ChangeSink, UsedAttempts};
+use crate::core::op::{ChangeSink, ForgottenIds, UsedAttempts};
 use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::Record;
 use crate::store::embedded::cache::Cache;
@@ -97,10 +97,10 @@ impl ChangeSink for ChangeRecorder<'_> {
         self.changes.window(bucket).ended.push(tombstone);
     }
 
-    fn forgot(&mut self, bucket: &BucketKey, many: usize, until: Option<Timestamp>) {
+    fn forgot(&mut self, bucket: &BucketKey, many: usize, ids: ForgottenIds) {
         let window = self.changes.window(bucket);
         window.dropped += many;
-        window.until = until;
+        (window.until, window.ahead) = (ids.until, ids.ahead);
     }
 
     fn unique_held(&mut self, bucket: &BucketKey, key: &str, held: Option<(EventId, Timestamp)>) {

@@ -349,4 +349,10 @@ impl Windows for Shards<i64> {
             None => self.raise_watermark(until),
         }
     }
+
+    fn watermark_ahead(&mut self, bucket: &BucketKey, until: Timestamp) {
+        self.change(bucket, WakeRule::Known, |bucket| {
+            bucket.raise_watermark_ahead(until);
+        });
+    }
 }

@@ -96,6 +96,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         store_contract("an_id_that_was_made_ahead_closes_no_busy_bucket"),
     ),
     Ids.bug(
+        "id-forgotten-ahead-not-noted",
+        "an id that is forgotten before its time is new again while it is still to come",
+        &[drop("DedupState::forget", "forget_ahead")],
+        store_contract("many_ids_that_were_made_ahead_close_no_bucket"),
+    ),
+    Ids.bug(
+        "redis-id-forgotten-ahead-not-noted",
+        "Redis: an id that is forgotten before its time is new again while it is still to come",
+        &[never("raise_forgotten", "last_ahead > 0")],
+        store_contract("many_ids_that_were_made_ahead_close_no_bucket"),
+    ),
+    Ids.bug(
         "redis-watermark-of-the-first-of-a-batch",
         "Redis: the watermark of forgotten ids is taken from the first id of a batch",
         &[put(

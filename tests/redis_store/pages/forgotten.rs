@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use duly::EventId;
+use duly::event::BucketId;
 use duly::store::operation::{PushOutcome, StoreOp};
-use duly::store::{DedupWindow, RedisOptions};
-use duly::time::When;
+use duly::store::{DedupWindow, RedisOptions, Store};
+use duly::time::{Timestamp, When};
 
 use super::Paged;
+use crate::redis_store::kit::{Bare, fresh};
+use crate::servers::shared;
 
 const CAP: usize = 6;
 
@@ -68,4 +72,37 @@ async fn events_that_were_acked_together_are_forgotten_one_by_one() {
     paged.acks(&rest).await;
     over.extend(rest);
     paged.remembers_the_last_of(&over).await;
+}
+
+/// A store shares its cap among its buckets, so that of one shrinks as others come: here a second store
+/// has a smaller one.
+#[tokio::test]
+async fn a_bucket_that_forgot_nothing_refuses_no_id_that_was_made_ahead() {
+    let (url, _) = fresh(&shared().url());
+    let few = DedupWindow {
+        cap: 2,
+        ..DedupWindow::default()
+    };
+    let first = Bare::open(&url).await;
+    let second = Bare::open_with(&url, RedisOptions::new().window(few)).await;
+    let ahead = Timestamp::from_micros_up(first.store.now_us()) + Duration::from_secs(50);
+    let id = |entropy, later_ms| {
+        let created = ahead + Duration::from_millis(later_ms);
+        EventId::from_parts(created, BucketId(0), entropy)
+    };
+    let push = async |id| {
+        let event = second.plain(id, When::Now);
+        let pushed = second.typed(StoreOp::push(vec![event])).await;
+        pushed.expect("a push")[0].verdict
+    };
+    for entropy in 1..=5 {
+        first.push(id(entropy, 0), When::Now).await.expect("a push");
+        let cancel = StoreOp::Cancel { id: id(entropy, 0) };
+        first.apply(cancel).await.expect("a cancellation");
+    }
+    assert_eq!(push(id(6, 0)).await, PushOutcome::Accepted);
+    let cancel = StoreOp::Cancel { id: id(6, 0) }; // for which others are forgotten
+    second.apply(cancel).await.expect("a cancellation");
+    assert_eq!(push(id(7, 0)).await, PushOutcome::TooOld, "nobody can know");
+    assert_eq!(push(id(7, 1)).await, PushOutcome::Accepted);
 }

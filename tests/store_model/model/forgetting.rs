@@ -54,16 +54,24 @@ impl Model {
         self.over.remove(0);
         self.events.retain(|event| event.envelope.id != gone);
         self.heal();
-        if gone.created() <= self.now() {
-            self.forgotten = self.forgotten.max(Some(gone.created()));
+        let created = gone.created();
+        if created <= self.now() {
+            self.forgotten = self.forgotten.max(Some(created));
+        } else if !self.is_ahead(created) {
+            self.forgotten_ahead = self.ahead().max(Some(created));
         }
+    }
+
+    /// The latest of those that were forgotten before their time, unless it is from a time when the
+    /// clock was wrong.
+    fn ahead(&self) -> Option<Timestamp> {
+        self.forgotten_ahead.filter(|until| !self.is_ahead(*until))
     }
 
     /// Whether the bucket may have had an unknown id.
     pub(super) fn may_be_over(&self, id: EventId) -> bool {
-        let is_full = self.over.len() >= 2 * WINDOW.cap.max(1);
-        let is_older = self.forgotten.is_some_and(|until| id.created() <= until);
-        is_older || (is_full && id.created() > self.now())
+        let is_among = |until: Option<Timestamp>| until.is_some_and(|until| id.created() <= until);
+        is_among(self.forgotten) || (id.created() > self.now() && is_among(self.ahead()))
     }
 
     /// Whether an id of then is refused, as its time is too far to come.

@@ -82,6 +82,7 @@ pub(crate) struct Model {
     /// Whether what has expired makes a bucket forget before the operation, and not when that is done.
     forgets_first: bool,
     forgotten: Option<Timestamp>,
+    forgotten_ahead: Option<Timestamp>,
     nodes: Vec<Node>,
     /// Whether anything was ever pushed: a bucket that does not exist remembers no node.
     pub(crate) exists: bool,

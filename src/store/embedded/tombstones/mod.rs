@@ -81,6 +81,8 @@ pub(super) trait Windows {
     fn tombstone(&mut self, bucket: &BucketKey, tombstone: Tombstone) -> bool;
     /// The watermark of a bucket; `None`: of all buckets.
     fn watermark(&mut self, bucket: Option<&BucketKey>, until: Timestamp);
+    /// That of ids of a bucket whose time was still to come.
+    fn watermark_ahead(&mut self, bucket: &BucketKey, until: Timestamp);
 }
 
 impl TombstoneRows {
@@ -122,6 +124,7 @@ impl TombstoneRows {
             let mut drops = (dropped > 0 || until.is_some()).then(|| Drops {
                 left: window.map_or(first + dropped as u64, |window| window.after(dropped)),
                 until,
+                ahead: changes.iter().filter_map(|change| change.ahead).next_back(),
             });
             let mut ended = changes.iter().flat_map(|change| &change.ended).peekable();
             while ended.peek().is_some() || drops.is_some() {
@@ -296,6 +299,10 @@ impl TombstoneRows {
         }
         if let Some(until) = found.drops.and_then(|drops| drops.until) {
             windows.watermark(found.bucket.as_ref(), until);
+        }
+        let ahead = found.drops.and_then(|drops| drops.ahead);
+        if let (Some(bucket), Some(until)) = (&found.bucket, ahead) {
+            windows.watermark_ahead(bucket, until);
         }
         self.add(Group {
             row,

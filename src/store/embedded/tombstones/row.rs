@@ -47,6 +47,8 @@ pub(super) struct Drops {
     pub(super) left: u64,
     /// The watermark.
     pub(super) until: Option<Timestamp>,
+    /// The one of ids whose time was still to come; a row has it where there is one.
+    pub(super) ahead: Option<Timestamp>,
 }
 
 /// Passes each row to `each`, the oldest first: its number, and what it says if it is whole.
@@ -105,9 +107,14 @@ impl Row {
             None => body.extend(ALL_BUCKETS.to_le_bytes()),
         }
         let until = drops.and_then(|drops| drops.until);
-        body.push(u8::from(drops.is_some()) | u8::from(until.is_some()) << 1);
+        let ahead = drops.and_then(|drops| drops.ahead);
+        let flags = [drops.is_some(), until.is_some(), ahead.is_some()].map(u8::from);
+        body.push(flags[0] | flags[1] << 1 | flags[2] << 2);
         body.extend(drops.map_or(0, |drops| drops.left).to_le_bytes());
         body.extend(until.unwrap_or_default().as_millis().to_le_bytes());
+        if let Some(ahead) = ahead {
+            body.extend(ahead.as_millis().to_le_bytes());
+        }
         body.extend(first.to_le_bytes());
         let count_at = body.len();
         body.extend([0; 4]);
@@ -207,9 +214,14 @@ fn decode(body: &[u8]) -> Option<Vec<ReadGroup>> {
         let [known] = reader.take()?;
         let left = reader.number()?;
         let until = Timestamp::from_millis(reader.number()?);
+        let ahead = match known & 4 {
+            0 => None,
+            _ => Some(Timestamp::from_millis(reader.number()?)),
+        };
         let drops = Drops {
             left,
             until: (known & 2 != 0).then_some(until),
+            ahead,
         };
         let first = reader.number()?;
         let many = u32::from_le_bytes(reader.take()?) as usize;
@@ -311,6 +323,7 @@ mod tests {
         let drops = Some(Drops {
             left: 3,
             until: Some(Timestamp::from_millis(5)),
+            ahead: Some(Timestamp::from_millis(7)),
         });
         let of_bucket = (Some(&bucket), 7);
         row.add(of_bucket, drops, [whole, least].iter(), &mut written);

@@ -88,6 +88,7 @@ struct WindowLog {
     known: Vec<(BucketKey, EventId)>,
     all: Option<Timestamp>,
     alone: BTreeMap<BucketKey, Timestamp>,
+    ahead: BTreeMap<BucketKey, Timestamp>,
 }
 
 impl Windows for WindowLog {
@@ -101,6 +102,10 @@ impl Windows for WindowLog {
             Some(bucket) => _ = self.alone.insert(bucket.clone(), until),
             None => self.all = self.all.max(Some(until)),
         }
+    }
+
+    fn watermark_ahead(&mut self, bucket: &BucketKey, until: Timestamp) {
+        self.ahead.insert(bucket.clone(), until);
     }
 }
 
@@ -149,8 +154,12 @@ fn of_a_row_that_was_dropped_in_part_the_rest_comes_back() {
     };
     side.write(many);
     side.write(dropped(3));
-    side.write(dropped(3));
+    side.write(WindowChange {
+        ahead: Some(made(9)),
+        ..dropped(3)
+    });
     let (_, seen) = side.read();
+    assert_eq!(seen.ahead, BTreeMap::from([(bucket(3), made(9))]));
     let left: Vec<_> = seen.known.into_iter().map(|(_, id)| id).collect();
     let expected: Vec<_> = (3..=5).map(|entropy| one(entropy).id).collect();
     assert_eq!(left, expected);

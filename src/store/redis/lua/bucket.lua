@@ -7,7 +7,8 @@
 --                  place, from 0, of the gap in the ready list and the place behind it, see
 --                  sweep.lua; how many events have expired, and how many were too late, since the
 --                  last move or fetch, which tells of it), record (next number assigned), forgotten
---                  (creation time of the newest forgotten id, ms), trimmed (last record in the
+--                  (creation time of the newest forgotten id, ms), ahead (that of those whose time was
+--                  still to come then, once there are any), trimmed (last record in the
 --                  journal), longest (upper bound of body lengths, bytes), doubt (since when the
 --                  server's clock is not believed, us), kept (two doubles: how many records the
 --                  outbox keeps for the processes that have a limit of it, from RECORDS_END on all,

@@ -68,16 +68,21 @@ local function write_records()
 end
 
 -- Raises the watermark of forgotten ids, before they are: never past now, as that would refuse every id
--- until then. Those whose time is still to come a full bucket refuses, see push.lua.
+-- until then. Of those whose time is still to come there is another one, of ids alone that are so, too.
 local function raise_forgotten(ids, ahead)
-  local until_ms, last = tonumber(call("HGET", META, "forgotten") or 0), nil
+  local until_ms, last, last_ahead = tonumber(call("HGET", META, "forgotten") or 0), nil, 0
   until_ms = until_ms > ahead and now_ms - 1 or until_ms
   for _, id in ipairs(ids) do
     local made = sub(id, 1, 6)
     if made ~= last then -- many share one millisecond
       local made_ms = unpack_from(">I6", made)
       until_ms, last = made_ms <= now_ms and math.max(until_ms, made_ms) or until_ms, made
+      last_ahead = made_ms > now_ms and made_ms <= ahead and math.max(last_ahead, made_ms) or last_ahead
     end
+  end
+  if last_ahead > 0 then
+    local was = tonumber(call("HGET", META, "ahead") or 0)
+    call("HSET", META, "ahead", was <= ahead and math.max(was, last_ahead) or last_ahead)
   end
   call("HSET", META, "forgotten", until_ms)
 end

@@ -77,18 +77,17 @@ local ahead = now_ms + ARGV.window:match("%d+$")
 local some_old, some_new = false, tonumber(made_last) > ahead
 local forgotten
 
--- Reads the watermark of forgotten ids; with twice its cap of tombstones a bucket is full, and may have
--- forgotten ids whose time is still to come. No id that was ever accepted is so far ahead: a watermark
--- that is, from a time when the clock was wrong or ids of any time were accepted, would close the
--- bucket to all.
+-- Reads the watermarks of forgotten ids; one of them counts for ids alone whose time is still to come. No
+-- id that was ever accepted is so far ahead: a watermark that is, from a time when the clock was wrong or
+-- ids of any time were accepted, would close the bucket to all.
 local function look_at_forgotten(now_is)
   forgotten = tonumber(now_is or -1)
   if forgotten > ahead then
     forgotten = now_ms - 1
     call("HSET", META, "forgotten", forgotten)
   end
-  meta.is_full = past >= 2 * math.max(ARGV.window:match("^%d+ (%d+)"), 1)
-  some_old = tonumber(made_first) <= forgotten or (meta.is_full and tonumber(made_last) > now_ms)
+  meta.ahead = tonumber(made_last) > now_ms and tonumber(call("HGET", META, "ahead") or 0) or 0
+  some_old = tonumber(made_first) <= forgotten or (meta.ahead > now_ms and meta.ahead <= ahead)
 end
 look_at_forgotten(meta[4])
 
@@ -243,7 +242,7 @@ end
 -- Returns whether an unknown id may have been forgotten; one derived from a name has no time.
 local function may_be_over(id)
   local made = unpack_from(">I6", id)
-  return made > 0 and (made <= forgotten or (meta.is_full and made > now_ms))
+  return made > 0 and (made <= forgotten or (made > now_ms and made <= meta.ahead and meta.ahead <= ahead))
 end
 
 local function push(i)
