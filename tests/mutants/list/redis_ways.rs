@@ -108,6 +108,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         store_contract("many_ids_that_were_made_ahead_close_no_bucket"),
     ),
     Ids.bug(
+        "watermark-of-all-later-than-now",
+        "embedded: what buckets that go had forgotten closes every other one until a time to come",
+        &[put("TombstoneRows::unused", "«$until.min($before_now)»", "$until")],
+        lib("no_watermark_of_every_bucket_is_later_than_now"),
+    ),
+    Ids.bug(
         "redis-watermark-of-the-first-of-a-batch",
         "Redis: the watermark of forgotten ids is taken from the first id of a batch",
         &[put(

@@ -101,7 +101,7 @@ impl TombstoneRows {
                 .or_default()
                 .push(change);
         }
-        let (unused, all) = self.unused(|bucket| merged.contains_key(&Some(bucket)));
+        let (unused, all) = self.unused(now, |bucket| merged.contains_key(&Some(bucket)));
         written.unused = unused;
         written.raised = all.until;
         if all.until.is_some() {
@@ -149,8 +149,13 @@ impl TombstoneRows {
     }
 
     /// Returns buckets whose windows may be forgotten, and the watermark of every bucket that is in
-    /// the place of theirs.
-    fn unused(&self, is_changed: impl Fn(&BucketKey) -> bool) -> (Vec<BucketKey>, WindowChange) {
+    /// the place of theirs: before now, since a later one, from a time when the clock was ahead, would
+    /// close each of them.
+    fn unused(
+        &self,
+        now: Timestamp,
+        is_changed: impl Fn(&BucketKey) -> bool,
+    ) -> (Vec<BucketKey>, WindowChange) {
         let mut all = WindowChange::default();
         if self.empty.len() <= EMPTY_MAX {
             return (Vec::new(), all);
@@ -160,7 +165,9 @@ impl TombstoneRows {
         let mut empty: Vec<_> = empty.collect();
         empty.sort_unstable();
         empty.truncate(self.empty.len() - EMPTY_MAX / 2);
-        all.until = empty.last().and_then(|(until, _)| *until);
+        let before_now = Timestamp::from_millis(now.as_millis().saturating_sub(1));
+        let last = empty.last().and_then(|(until, _)| *until);
+        all.until = last.map(|until| until.min(before_now));
         let unused = empty.into_iter().map(|(_, bucket)| bucket.clone());
         (unused.collect(), all)
     }

@@ -164,3 +164,19 @@ fn of_a_row_that_was_dropped_in_part_the_rest_comes_back() {
     let expected: Vec<_> = (3..=5).map(|entropy| one(entropy).id).collect();
     assert_eq!(left, expected);
 }
+
+/// As it is where the clock was ahead, and was set back.
+#[test]
+fn no_watermark_of_every_bucket_is_later_than_now() {
+    let mut side = Side::new();
+    let later = NOW + std::time::Duration::from_secs(50);
+    for number in 0..2 * EMPTY_MAX as u64 {
+        side.write(ended(number, 1));
+        side.write(WindowChange {
+            until: Some(later),
+            ..dropped(number)
+        });
+    }
+    let (_, seen) = side.read();
+    assert!(seen.all.is_some_and(|all| all < NOW), "{:?}", seen.all);
+}
