@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use duly::event::{State, UNIQUE_HEADER};
+use duly::records::NodeId;
+use duly::store::Store;
 use duly::store::operation::{Fetch, PushOutcome, Reply, StoreOp};
 use duly::time::When;
 
@@ -101,4 +103,46 @@ async fn a_node_that_holds_nothing_any_more_is_not_reaped_for_ever() {
     assert!(bare.typed(fetch(2)).await.is_err(), "it was reaped");
     let fetched = bare.typed(fetch(3)).await.expect("a fetch").deliveries;
     assert_eq!(fetched.len(), 1);
+}
+
+/// Leases of another node have deadlines while those of a settle that failed are still counted.
+#[tokio::test]
+async fn leases_that_a_settle_has_ended_count_no_more_after_a_reap() {
+    let server = Redis::plain();
+    drop(Bare::open(&fresh(&server.url()).0).await); // it removes libraries of others
+    load(&server);
+    for writes in 0..16 {
+        let what = format!("a settle after {writes} writes");
+        let bare = Bare::open(&fresh(&server.url()).0).await;
+        let run = bare.new_run(6);
+        let events = run.iter().map(|id| bare.plain(*id, When::Now)).collect();
+        bare.apply(StoreOp::Push(events)).await.expect("a push");
+        let fetch = |node, limit| Fetch {
+            node,
+            request: 1,
+            limit,
+            ahead: Duration::ZERO,
+            ahead_limit: 0,
+            hold: Some(Duration::from_secs(60)),
+            starts: usize::MAX,
+        };
+        for (node, limit) in [(NODE, 4), (NodeId(8), 2)] {
+            let fetched = bare.typed(StoreOp::fetch(fetch(node, limit))).await;
+            assert_eq!(fetched.expect("a fetch").deliveries.len(), limit);
+        }
+        fail_after(&server, writes);
+        let _ = bare.ack(1, &run[..4]).await; // it may have failed
+        has_failed(&server);
+        let again = bare.ack(1, &run[..4]).await.expect("a repeat");
+        assert_eq!(again, [true; 4], "{what}");
+        let reaped = bare.typed(StoreOp::reap(Vec::new(), 9)).await;
+        assert!(!reaped.expect("a reap").more, "{what}");
+        let stats = bare.typed(StoreOp::stats()).await.expect("counts");
+        assert_eq!(stats.leased, 2, "{what}");
+        let found = bare.store.audit_whole().await.unwrap();
+        assert!(
+            !found.iter().any(|it| it.contains("leases")),
+            "{what}: {found:?}"
+        );
+    }
 }

@@ -1,7 +1,7 @@
 -- Script: takes back the leases of silent nodes and those past their own deadline. Counts that a call which
 -- failed midway has left wrong are made anew, where that is little work.
 check_lease_keys()
-local ENTRIES_MAX, IDS_MAX = 256, 1024 -- of a ready list that is counted
+local ENTRIES_MAX, IDS_MAX = 256, 1024 -- of a ready list that is counted; the first of leases, too
 
 -- Counts the events of a ready list that is not long.
 local function count_ready()
@@ -72,6 +72,20 @@ local function count_kept(id, node)
   end
 end
 
+-- Returns how many leases with deadlines each node holds, where they are few.
+local function count_timed()
+  local ids = call("ZCARD", LEASE) <= ENTRIES_MAX and call("ZRANGE", LEASE, 0, ENTRIES_MAX - 1) or nil
+  local by_node = ids and {}
+  for _, packed in ipairs(read_all("HMGET", STATE, ids or {})) do
+    local it = packed and read_state(packed)
+    if it and it.kind == "L" and it.timed then
+      local holder = sub(it.token, 1, 8)
+      by_node[holder] = (by_node[holder] or 0) + 1
+    end
+  end
+  return by_node
+end
+
 local function reap_node(id, node)
   for batch in batches_of(id, ZERO, LAST) do -- `LOOKED_MAX` ids
     if is_full() or not take_batch(node, batch, {}) then
@@ -111,11 +125,12 @@ for _, id in ipairs(emptied) do
   forget_leases(id, node_of(id))
 end
 local some, all = call("HRANDFIELD", NODES, SOME, "WITHVALUES"), 0
-local has_timed = call("ZCARD", LEASE) > 0
+local timed = count_timed()
 for i = 1, #some, 2 do
   local node = read_node(some[i + 1])
-  if node.timed > 0 and not has_timed then
-    leased, node.timed = leased - node.timed, 0
+  local its = timed and timed[some[i]] or 0
+  if timed and node.timed ~= its then
+    leased, node.timed = leased - node.timed + its, its
     keep_node(some[i], node)
   end
   count_kept(some[i], node)
