@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use duly::event::{State, UNIQUE_HEADER};
 use duly::records::NodeId;
-use duly::store::Store;
 use duly::store::operation::{Fetch, PushOutcome, Reply, StoreOp};
 use duly::time::When;
 

@@ -1,7 +1,7 @@
 use super::{drop, lib, never, put, redis_store, store_contract};
 use crate::mutant::{
     Mutant,
-    Promise::{Accepted, Ids, NeverEarly, Punctual, Records},
+    Promise::{Accepted, Ids, Metrics, NeverEarly, Punctual, Records},
 };
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -185,5 +185,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Redis: a node that holds nothing any more is still being reaped, and is refused each fetch",
         &[put("count_kept", "node.reaping and «$kept > 0»", "true")],
         redis_store("a_node_that_holds_nothing_any_more_is_not_reaped_for_ever"),
+    ),
+    Metrics.bug(
+        "redis-ended-leases-counted-beside-others",
+        "Redis: leases that a settle which failed has ended count while others have deadlines",
+        &[put("reap.lua", "if $timed and «node.timed ~= $its» then", "false")],
+        redis_store("leases_that_a_settle_has_ended_count_no_more_after_a_reap"),
     ),
 ];
