@@ -144,11 +144,11 @@ impl<B: Clone> Shards<B> {
         }
     }
 
-    /// The same of one bucket, which is not created for it.
+    /// Sets that of one bucket, which is not created for it, to what it was last.
     #[cfg(feature = "embedded")]
-    pub(crate) fn raise_watermark_of(&mut self, key: &BucketKey, created: Timestamp) {
+    pub(crate) fn set_watermark_of(&mut self, key: &BucketKey, created: Timestamp) {
         match self.known(key) {
-            Some(shard) => shard.lock().raise_watermark(created),
+            Some(shard) => shard.lock().set_watermark(created),
             None => self.watermarks().add(key.clone(), created),
         }
     }

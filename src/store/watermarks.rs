@@ -14,7 +14,7 @@ const ALONE_MAX: usize = 256;
 pub(crate) struct Watermarks {
     /// Of every bucket.
     all: Option<Timestamp>,
-    /// Of one bucket, where that is later.
+    /// Of one bucket, where that is later; or earlier, as a clock was ahead and is right again.
     alone: BTreeMap<BucketKey, Timestamp>,
 }
 
@@ -28,7 +28,8 @@ impl Watermarks {
     /// Notes the watermark of a bucket that is removed. Where there are too many, the earlier half
     /// becomes that of every bucket: an old id is rather refused than accepted twice.
     pub(crate) fn add(&mut self, key: BucketKey, until: Timestamp) {
-        if self.all.is_some_and(|all| all >= until) {
+        if self.all == Some(until) {
+            self.alone.remove(&key);
             return;
         }
         self.alone.insert(key, until);
@@ -42,7 +43,7 @@ impl Watermarks {
 
     /// Removes and returns the watermark of a bucket that is created.
     pub(crate) fn take(&mut self, key: &BucketKey) -> Option<Timestamp> {
-        self.alone.remove(key).max(self.all)
+        self.alone.remove(key).or(self.all)
     }
 }
 
@@ -68,5 +69,23 @@ mod tests {
             let taken = watermarks.take(&key(number));
             assert!(taken >= Some(until(number)), "{number}: {taken:?}");
         }
+    }
+
+    #[test]
+    fn one_that_was_lowered_stays_so_where_that_of_all_is_later() {
+        let queue = QueueName::new("orders").expect("a legal name");
+        let key = BucketKey::new(queue, BucketId(0));
+        let (ahead, right) = (Timestamp::from_millis(90_000), Timestamp::from_millis(7));
+        let mut watermarks = Watermarks::default();
+        watermarks.raise_all(ahead);
+        watermarks.add(key.clone(), right);
+        assert_eq!(watermarks.take(&key), Some(right));
+        // The one that was said last counts.
+        watermarks.add(key.clone(), right);
+        watermarks.add(key.clone(), ahead);
+        assert_eq!(watermarks.take(&key), Some(ahead));
+        watermarks.add(key.clone(), right);
+        watermarks.raise_all(ahead);
+        assert_eq!(watermarks.take(&key), Some(ahead));
     }
 }

@@ -6,14 +6,16 @@ use std::time::Duration;
 use duly::EventId;
 use duly::journal::Keep;
 use duly::store::operation::{AttemptOutcome, PushOutcome, StoreOp};
-use duly::store::{EmbeddedStore, Store};
-use duly::time::When;
+use duly::store::{DedupWindow, EmbeddedStore, Store};
+use duly::time::{Timestamp, When};
 
 use crate::embedded::damage::history;
 use crate::embedded::harness::*;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(24 * 3_600);
+/// No id whose time is further ahead is accepted.
+const NEAR: Duration = Duration::from_secs(60);
 /// From less than a period or a window to far more than both.
 const AHEAD: [Duration; 4] = [
     Duration::from_secs(2),
@@ -115,6 +117,52 @@ fn an_id_of_a_later_time_is_known_until_its_time() {
             verdict(&store, event(2, When::Now, 3)),
             PushOutcome::Accepted
         );
+    }
+}
+
+/// What was dropped from a window while the clock was ahead closes nothing once it is right: neither
+/// at once nor when its time is near, whether there was a restart or not.
+#[test]
+fn a_bucket_that_takes_pushes_again_does_so_after_a_restart() {
+    let window = DedupWindow {
+        keep_for: Duration::ZERO,
+        max: 1,
+        ..DedupWindow::default()
+    };
+    let of = |made: Duration, n| {
+        let mut new = event(n, When::Now, 3);
+        Arc::make_mut(&mut new.envelope).id = EventId::from_parts(START + made, key().bucket, n);
+        new
+    };
+    for ahead in AHEAD.into_iter().filter(|ahead| *ahead > NEAR) {
+        let place = Place::new();
+        let open_after = |span: Duration| {
+            place.clock.set(START + span);
+            EmbeddedStore::open_with(place.path(), place.options().window(window)).expect("a store")
+        };
+        let store = open_after(ahead);
+        // The row that says what was dropped stays, as it has the last of them.
+        (1..=3).for_each(|n| end(&store, of(ahead - Duration::from_millis(9 - n), n)));
+        drop(store);
+        let store = open_after(Duration::ZERO);
+        let first = verdict(&store, of(Duration::ZERO, 4));
+        assert_eq!(first, PushOutcome::Accepted, "{ahead:?}");
+        drop(store);
+        let near = ahead - NEAR / 2;
+        for n in 5..=6 {
+            let store = open_after(near);
+            assert_eq!(
+                verdict(&store, of(near, n)),
+                PushOutcome::Accepted,
+                "{ahead:?}"
+            );
+            // What is older than what was dropped last is refused as before.
+            let mut older = of(Duration::ZERO, 7);
+            let before = Timestamp::from_millis(START.as_millis() - 1);
+            Arc::make_mut(&mut older.envelope).id = EventId::from_parts(before, key().bucket, 7);
+            assert_eq!(verdict(&store, older), PushOutcome::TooOld, "{ahead:?}");
+            store.check().expect("all is in its place");
+        }
     }
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use duly::event::{Envelope, Payload};
 use duly::store::operation::{AttemptOutcome, Delivery, PushOutcome, Reply, StartMark, StoreOp};
-use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
+use duly::store::{DedupWindow, EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::When;
-use duly::{ErrorKind, LatePolicy, Result, Unique};
+use duly::{ErrorKind, EventId, LatePolicy, Result, Unique};
 
 use crate::embedded::child;
 use crate::embedded::damage::history;
@@ -178,5 +178,49 @@ fn ends_others() {
             std::fs::remove_file(file.expect("a file").path()).expect("it goes");
         }
     }
+    println!("passed");
+}
+
+/// Else the bucket is closed again by a restart, as the file says what was before.
+#[test]
+fn a_push_that_finds_no_room_lowers_a_watermark_as_well() {
+    runs_on_a_small_disk("no_room::lowers_a_watermark");
+}
+
+#[test]
+#[allow(clippy::print_stdout)] // it talks to its parent
+fn lowers_a_watermark() {
+    let Some(path) = child::path() else { return };
+    let ahead = Duration::from_secs(3_600);
+    let clock = Hand::at(START + ahead);
+    let open = |span: Duration| {
+        clock.set(START + span);
+        let window = DedupWindow {
+            keep_for: Duration::ZERO,
+            max: 0,
+            ..DedupWindow::default()
+        };
+        let options = EmbeddedOptions::inline().clock(Arc::clone(&clock) as _);
+        let options = options.window(window).reserve_bytes(2 << 20);
+        EmbeddedStore::open_with(&path, options).expect("a store")
+    };
+    let of = |made: Duration, n, len| {
+        let mut new = event(n, When::Now, 3);
+        let envelope = Arc::make_mut(&mut new.envelope);
+        envelope.id = EventId::from_parts(START + made, key().bucket, n);
+        envelope.payload = Payload::from(vec![1; len]);
+        new
+    };
+    let store = open(ahead);
+    end(&store, of(ahead, 1, 1));
+    drop(store);
+    let store = open(Duration::ZERO);
+    let ballast = ballast(&path);
+    let large = push(&store, of(Duration::ZERO, 2, 600_000));
+    std::fs::remove_file(ballast).expect("the ballast");
+    drop(store);
+    let near = ahead - Duration::from_secs(30);
+    let pushed = verdict(&open(near), of(near, 3, 1));
+    assert_eq!(pushed, PushOutcome::Accepted, "after {large:?}");
     println!("passed");
 }

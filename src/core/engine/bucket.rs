@@ -165,7 +165,7 @@ impl<B: Clone> Bucket<B> {
         if is_look {
             self.free_expired(sink);
         }
-        if let (dropped @ 1.., ids) = self.dedup.dropped() {
+        if let Some((dropped, ids)) = self.dedup.dropped() {
             sink.forgot(&self.key, dropped, ids);
         }
         Ok(Response {

@@ -21,6 +21,8 @@ pub(super) struct DedupState {
     budget: usize,
     /// Whether the current operation has ended an event.
     has_new: bool,
+    /// Whether the current operation has lowered the watermark.
+    has_healed: bool,
     /// Tombstones that the current operation has put behind the others.
     kept: Vec<Tombstone>,
 }
@@ -34,6 +36,7 @@ impl DedupState {
             forgotten: ForgottenIds::default(),
             budget: FORGET_MAX,
             has_new: false,
+            has_healed: false,
             kept: Vec::new(),
         }
     }
@@ -48,7 +51,7 @@ impl DedupState {
 
     /// Starts an operation.
     pub(super) fn begin(&mut self) {
-        (self.budget, self.has_new) = (FORGET_MAX, false);
+        (self.budget, self.has_new, self.has_healed) = (FORGET_MAX, false, false);
     }
 
     /// Returns whether the current operation has ended an event.
@@ -61,9 +64,11 @@ impl DedupState {
         std::mem::take(&mut self.kept)
     }
 
-    /// Returns how many the current operation has dropped, and which ids may ever have been.
-    pub(super) fn dropped(&self) -> (usize, ForgottenIds) {
-        (FORGET_MAX - self.budget, self.forgotten)
+    /// Returns how many the current operation has dropped, and which ids may ever have been; `None` if
+    /// both are as they were.
+    pub(super) fn dropped(&self) -> Option<(usize, ForgottenIds)> {
+        let many = FORGET_MAX - self.budget;
+        (many > 0 || self.has_healed).then_some((many, self.forgotten))
     }
 
     /// Adds a tombstone. Returns `false` if there is one of its id, which stays.
@@ -149,6 +154,12 @@ impl DedupState {
         self.forgotten.ahead = self.forgotten.ahead.max(Some(created));
     }
 
+    /// Sets the watermark, which may have been higher: see [`Self::heal`].
+    #[cfg(feature = "embedded")]
+    pub(super) fn set_forgotten(&mut self, created: Timestamp) {
+        self.forgotten.until = Some(created);
+    }
+
     /// Returns whether the oldest tombstone has reached the greatest age.
     pub(super) fn is_old(&self, now_us: u64) -> bool {
         let max_age = self.window.max_age.as_micros();
@@ -186,6 +197,7 @@ impl DedupState {
         if until.is_some_and(|until| is_ahead(until, now_us)) {
             let before_now = Timestamp::from_millis((now_us / 1_000).saturating_sub(1));
             self.forgotten.until = Some(before_now);
+            self.has_healed = true;
         }
     }
 

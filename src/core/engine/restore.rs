@@ -156,6 +156,12 @@ impl<B: Clone> Bucket<B> {
         self.dedup.forgotten().until
     }
 
+    /// Sets the watermark to what it was last, which may be lower than it was before.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn set_watermark(&mut self, created: Timestamp) {
+        self.dedup.set_forgotten(created);
+    }
+
     /// Raises the watermark: tombstones of ids created until `created` may have been dropped.
     pub fn raise_watermark(&mut self, created: Timestamp) {
         self.dedup.forget_until(created);

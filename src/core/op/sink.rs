@@ -42,7 +42,8 @@ pub trait ChangeSink {
         let _ = (bucket, tombstone);
     }
 
-    /// The `many` oldest tombstones of a bucket were dropped; `ids` may be among them.
+    /// The `many` oldest tombstones of a bucket were dropped; `ids` may be among them. With none
+    /// dropped, the watermark of `ids` is lower than before: a clock was ahead.
     fn forgot(&mut self, bucket: &BucketKey, many: usize, ids: ForgottenIds) {
         let _ = (bucket, many, ids);
     }

@@ -96,7 +96,7 @@ pub(super) struct WindowChange {
     pub(super) ended: Vec<Tombstone>,
     /// How many of the oldest were dropped.
     pub(super) dropped: usize,
-    /// The watermark, if some were dropped.
+    /// The watermark, if some were dropped or it was lowered.
     pub(super) until: Option<Timestamp>,
     /// The one of ids whose time was still to come.
     pub(super) ahead: Option<Timestamp>,

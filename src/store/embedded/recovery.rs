@@ -345,7 +345,7 @@ impl Windows for Shards<i64> {
 
     fn watermark(&mut self, bucket: Option<&BucketKey>, until: Timestamp) {
         match bucket {
-            Some(bucket) => self.raise_watermark_of(bucket, until),
+            Some(bucket) => self.set_watermark_of(bucket, until),
             None => self.raise_watermark(until),
         }
     }

@@ -95,8 +95,9 @@ impl Shared {
                 must_wait.then(|| self.pending.newest()).flatten()
             } else {
                 let is_addition = |change: &Change| matches!(change, Change::Added { .. });
-                if !changes.list.iter().all(is_addition) {
-                    // A push with which something ends is never refused: that cannot be undone.
+                if changes.window.is_some() || !changes.list.iter().all(is_addition) {
+                    // A push with which something ends, or a watermark is lowered, is never
+                    // refused: that cannot be undone.
                     part = CommitPart::Rest;
                 }
                 let ticket = self.pending.submit(Chunk {

@@ -79,7 +79,8 @@ impl Window {
 pub(super) trait Windows {
     /// A tombstone of a bucket; returns `false` if its id has one already.
     fn tombstone(&mut self, bucket: &BucketKey, tombstone: Tombstone) -> bool;
-    /// The watermark of a bucket; `None`: of all buckets.
+    /// The watermark of a bucket, instead of what was said of it before, as it may be lower; `None`:
+    /// all buckets have at least this one.
     fn watermark(&mut self, bucket: Option<&BucketKey>, until: Timestamp);
     /// That of ids of a bucket whose time was still to come.
     fn watermark_ahead(&mut self, bucket: &BucketKey, until: Timestamp);
@@ -103,12 +104,13 @@ impl TombstoneRows {
         }
         let (unused, all) = self.unused(now, |bucket| merged.contains_key(&Some(bucket)));
         written.unused = unused;
-        written.raised = all.until;
         if all.until.is_some() {
             merged.entry(None).or_default().push(&all);
         }
+        // That of all buckets is raised when this is committed: it is said last.
+        let of_all = merged.remove(&None).map(|changes| (None, changes));
         let mut row = Row::new(self.next.max(1));
-        for (bucket, changes) in merged {
+        for (bucket, changes) in merged.into_iter().chain(of_all) {
             let dropped: usize = changes.iter().map(|change| change.dropped).sum();
             let window = bucket.and_then(|bucket| self.buckets.get(bucket));
             let mut first = window.map_or(self.first, |window| window.next);
@@ -119,7 +121,10 @@ impl TombstoneRows {
             let until = match bucket {
                 Some(_) => said.next_back(),
                 // It takes the place of the one before.
-                None => said.chain(self.until(None)).max(),
+                None => {
+                    written.raised = said.chain(self.until(None)).max();
+                    written.raised
+                }
             };
             let mut drops = (dropped > 0 || until.is_some()).then(|| Drops {
                 left: window.map_or(first + dropped as u64, |window| window.after(dropped)),
