@@ -170,7 +170,7 @@ impl fmt::Debug for RedisStore {
         f.debug_struct("RedisStore")
             .field("prefix", &self.shared.hub.prefix)
             .field("found", &self.found)
-            .field("outboxes", &self.shared.outboxes)
+            .field("shared", &self.shared)
             .finish_non_exhaustive()
     }
 }

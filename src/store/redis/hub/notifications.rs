@@ -20,6 +20,8 @@ pub(in crate::store::redis) struct NotificationCallbacks {
     pub(in crate::store::redis) earlier: Box<dyn Fn(&BucketKey) + Send + Sync>,
     /// A bucket has ready events for which another process has no capacity.
     pub(in crate::store::redis) called: Box<dyn Fn(&BucketKey) + Send + Sync>,
+    /// Nobody polls a bucket any more, and it counts as new when somebody does.
+    pub(in crate::store::redis) removes_idle: Box<dyn Fn(&BucketKey) -> bool + Send + Sync>,
 }
 
 /// The notifications that one process receives.
@@ -98,6 +100,10 @@ impl Receiver<BucketKey> for Messages {
     fn subscribed(&self, bucket: &BucketKey) {
         (self.callbacks.earlier)(bucket);
     }
+
+    fn removes_idle(&self, bucket: &BucketKey) -> bool {
+        (self.callbacks.removes_idle)(bucket)
+    }
 }
 
 /// Returns how often a message causes a callback, where one bucket is subscribed.
@@ -114,6 +120,7 @@ pub fn callbacks_of(prefix: &str, bucket: &BucketKey, push: &PushInfo) -> usize 
         callbacks: NotificationCallbacks {
             earlier: counts(),
             called: counts(),
+            removes_idle: Box::new(|_| false),
         },
     };
     let channel = channel(prefix, bucket);

@@ -15,6 +15,7 @@ mod fetch;
 mod forecast;
 mod heartbeat;
 pub(super) mod in_parts;
+mod listened;
 mod look;
 mod move_due;
 pub(crate) mod outbox;

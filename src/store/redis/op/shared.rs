@@ -1,6 +1,7 @@
 //! The shared state of the operations of a store: connections, clock, keys of buckets, watchers.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::store::redis::link::options::ConnectionOptions;
 use crate::store::redis::link::url::Target;
 use crate::store::redis::op::capacity::Capacity;
 use crate::store::redis::op::connections::StoreConnections;
+use crate::store::redis::op::listened::Listened;
 use crate::store::redis::op::outboxes::Outboxes;
 use crate::store::redis::options::RedisOptions;
 use crate::store::redis::script::call::{Call, CallContext};
@@ -61,8 +63,7 @@ pub(in crate::store::redis) struct Shared {
     /// Takes buckets that are to be called again, see [`doubted`](super::doubted).
     doubted: mpsc::Sender<BucketKey>,
     keys: RwLock<HashMap<BucketKey, Arc<BucketKeys>>>,
-    /// The subscribed buckets.
-    listened: RwLock<HashSet<BucketKey>>,
+    listened: Listened,
     pub(in crate::store::redis) watchers: Watchers<dyn Watcher>,
     /// Buckets in which what is over cannot be ended.
     pub(super) unended: Outage<BucketKey>,
@@ -103,7 +104,7 @@ impl Shared {
             steps: ClockSteps::default(),
             doubted,
             keys: RwLock::default(),
-            listened: RwLock::default(),
+            listened: Listened::default(),
             watchers: Watchers::default(),
             unended: Outage::of("ends of leases and of events that are over"),
             met_newer: AtomicBool::new(false),
@@ -225,10 +226,9 @@ impl Shared {
 
     /// Subscribes to a bucket that a node of this process polls.
     pub(super) fn listen(self: &Arc<Self>, bucket: &BucketKey) {
-        if self.listened.read().contains(bucket) {
+        if !self.listened.is_new(bucket, self.idle_us()) {
             return;
         }
-        self.listened.write().insert(bucket.clone());
         let open = || {
             let tell = |how: fn(&dyn Watcher, &BucketKey)| {
                 let shared = Arc::downgrade(self);
@@ -239,7 +239,13 @@ impl Shared {
                 };
                 Box::new(tell)
             };
+            let listened = Arc::downgrade(self);
+            let removes_idle = move |bucket: &BucketKey| {
+                let shared = listened.upgrade();
+                shared.is_some_and(|it| it.listened.remove_idle(bucket, it.idle_us()))
+            };
             let callbacks = NotificationCallbacks {
+                removes_idle: Box::new(removes_idle),
                 earlier: tell(|watcher, bucket| watcher.earlier(bucket)),
                 called: tell(|watcher, bucket| watcher.called(bucket)),
             };
@@ -270,6 +276,12 @@ impl Shared {
         self.clock.mono().as_nanos() / 1_000
     }
 
+    /// The time by which buckets become idle.
+    fn idle_us(&self) -> u64 {
+        let given = self.options.clock.as_ref();
+        given.map_or_else(|| self.mono_us(), |clock| clock.mono().as_nanos() / 1_000)
+    }
+
     /// Notifies the watchers of earlier work in a bucket.
     pub(in crate::store::redis) fn tell(&self, bucket: &BucketKey) {
         self.tell_as(bucket, |watcher, bucket| watcher.earlier(bucket));
@@ -286,5 +298,16 @@ impl Shared {
         if let Some(news) = self.news.get() {
             news.close();
         }
+    }
+}
+
+/// How much there is of what must not grow for ever.
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("outboxes", &self.outboxes)
+            .field("listened", &self.listened.len())
+            .field("news", &self.news.get())
+            .finish_non_exhaustive()
     }
 }

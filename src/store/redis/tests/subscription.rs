@@ -1,6 +1,6 @@
 //! Tests of pub/sub notifications.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ use crate::event::{BucketId, BucketKey};
 #[derive(Default)]
 struct Counts {
     buckets: Mutex<BTreeMap<BucketKey, u64>>,
+    /// Those that nobody needs.
+    idle: Mutex<BTreeSet<BucketKey>>,
 }
 
 impl Counts {
@@ -34,13 +36,14 @@ fn listen(url: &str) -> (Notifications, Arc<Counts>) {
 fn listen_with(url: &str, options: &ConnectionOptions) -> (Notifications, Arc<Counts>) {
     let target = Target::parse(url).expect(url);
     let counts = Arc::new(Counts::default());
-    let earlier = Arc::clone(&counts);
+    let (earlier, idle) = (Arc::clone(&counts), Arc::clone(&counts));
     let callbacks = NotificationCallbacks {
         earlier: Box::new(move |bucket| {
             let mut buckets = earlier.buckets.lock();
             *buckets.entry(bucket.clone()).or_default() += 1;
         }),
         called: Box::new(|bucket| panic!("nobody has called for {bucket}")),
+        removes_idle: Box::new(move |bucket| idle.idle.lock().remove(bucket)),
     };
     (
         Notifications::open(&target, options, "duly", "me", callbacks),
@@ -109,6 +112,49 @@ async fn thousands_of_buckets_are_added_while_it_listens() {
     let looked = counts.of(&bucket(4_999));
     publish(&server.url(), &bucket(4_999), "you").await;
     until("it is heard", || counts.of(&bucket(4_999)) == looked + 1).await;
+}
+
+/// Returns how many channels the server has a listener for.
+async fn listened(url: &str) -> usize {
+    let open = open(url).await;
+    let found = open.send(&words(&["PUBSUB", "SHARDCHANNELS"])).await;
+    match found.expect("the channels") {
+        redis::Value::Array(channels) => channels.len(),
+        other => panic!("no channels: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn channels_that_nobody_needs_go_and_come_back() {
+    let server = Redis::plain();
+    let options = ConnectionOptions {
+        probe_every: Duration::from_millis(100),
+        ..ConnectionOptions::default()
+    };
+    let (news, counts) = listen_with(&server.url(), &options);
+    let buckets: Vec<_> = (0..500).map(bucket).collect();
+    news.add(&buckets);
+    until("it listens", || news.is_healthy()).await;
+    assert_eq!(listened(&server.url()).await, 500);
+    counts.idle.lock().extend(buckets[10..].iter().cloned());
+    let many = |news: &Notifications, many: usize| {
+        let debug = format!("{news:?}");
+        debug.contains(&format!("channels: {many},"))
+    };
+    until("they are gone", || many(&news, 10) && news.is_healthy()).await;
+    // The connection that had them was left, too.
+    while listened(&server.url()).await > 10 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    until("it listens", || news.is_healthy()).await;
+    news.add([&bucket(400)]);
+    until("it listens", || news.is_healthy()).await;
+    for bucket in [bucket(1), bucket(400)] {
+        let looked = counts.of(&bucket);
+        publish(&server.url(), &bucket, "you").await;
+        until("it is heard", || counts.of(&bucket) == looked + 1).await;
+    }
+    assert!(many(&news, 11));
 }
 
 #[tokio::test]

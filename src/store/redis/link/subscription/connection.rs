@@ -25,11 +25,13 @@ pub(super) type ConnectionLost = UnboundedSender<u64>;
 ///
 /// It never unsubscribes, so that a server's notice that it no longer serves a channel, because its
 /// slot has moved, can be told from a reply. The package cannot tell them apart, and takes the one
-/// for the other; so such a connection is dropped.
+/// for the other; so such a connection is dropped, as is one most of whose channels nobody needs.
 pub(super) struct SubscriberConnection {
     pub(super) number: u64,
     /// The name of its node in the cluster, once it has channels.
     pub(super) node: Option<Vec<u8>>,
+    /// How many of its channels nobody needs any more.
+    pub(super) left: usize,
     connection: MultiplexedConnection,
     patience: Duration,
     probe: AbortHandle,
@@ -67,6 +69,7 @@ impl SubscriberConnection {
         Ok(Self {
             number,
             node: None,
+            left: 0,
             connection,
             patience: options.timeout,
             probe: options.spawn(probing).abort_handle(),

@@ -30,6 +30,9 @@ pub(in crate::store::redis) trait Receiver<T>: Send + Sync {
 
     /// A channel was subscribed to, or cannot be: messages before may have been lost.
     fn subscribed(&self, subject: &T);
+
+    /// Returns whether nobody needs a channel any more: it goes, until it is added again.
+    fn removes_idle(&self, subject: &T) -> bool;
 }
 
 /// A subscription, and the connections that carry it.
@@ -49,7 +52,7 @@ struct Channels<T> {
 
 impl<T> fmt::Debug for Subscription<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let channels = self.channels.subjects.read().len();
+        let channels = self.channels.len();
         f.debug_struct("Subscription")
             .field("channels", &channels)
             .field("is_healthy", &self.is_healthy())
@@ -124,6 +127,18 @@ impl<T> Channels<T> {
         if has_grown {
             self.grown.notify_one();
         }
+    }
+
+    fn len(&self) -> usize {
+        self.subjects.read().len()
+    }
+
+    /// Removes and returns the channels that nobody needs any more.
+    fn remove_idle(&self) -> Vec<Vec<u8>> {
+        // Under one lock, so that one that is added again meanwhile is added after this.
+        let mut subjects = self.subjects.write();
+        let idle = subjects.extract_if(|_, subject| self.receiver.removes_idle(subject));
+        idle.map(|(channel, _)| channel).collect()
     }
 
     /// Returns the channels for which `is_missing` holds.

@@ -18,6 +18,9 @@ use crate::store::redis::link::url::{Address, Place, Target};
 type Node = Option<Address>;
 type ByNode = HashMap<Node, Vec<Vec<u8>>>;
 
+/// How many channels that nobody needs any more a connection may have, beside as many as it uses.
+const LEFT_MAX: usize = 64;
+
 /// The state of the subscription.
 pub(super) struct SubscriptionTask<T> {
     target: Target,
@@ -26,6 +29,8 @@ pub(super) struct SubscriptionTask<T> {
     connections: HashMap<Node, SubscriberConnection>,
     /// The number of the connection on which each channel is subscribed.
     subscribed: HashMap<Vec<u8>, u64>,
+    /// How many channels there were when those that nobody needs were looked for.
+    looked_at: usize,
     /// The slots of the nodes, until something shows that they have changed.
     slots: Option<Slots>,
     next_number: u64,
@@ -46,6 +51,7 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
             channels,
             connections: HashMap::new(),
             subscribed: HashMap::new(),
+            looked_at: 0,
             slots: None,
             next_number: 0,
             lost,
@@ -60,6 +66,9 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
         let mut checks = interval_at(Instant::now() + every, every);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            if self.channels.len() > 2 * self.looked_at + LEFT_MAX {
+                self.leave_idle();
+            }
             match self.subscribe().await {
                 Ok(()) => {
                     failures = 0;
@@ -67,7 +76,10 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
                     tokio::select! {
                         () = all.grown.notified() => {}
                         Some(number) = self.losses.recv() => self.forget(number),
-                        _ = checks.tick() => self.leave_replaced().await,
+                        _ = checks.tick() => {
+                            self.leave_idle();
+                            self.leave_replaced().await;
+                        }
                     }
                 }
                 Err(error) => {
@@ -89,6 +101,31 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
             while let Ok(number) = self.losses.try_recv() {
                 self.forget(number);
             }
+        }
+    }
+
+    /// Leaves the channels that nobody needs any more, and the connections that have many of them.
+    fn leave_idle(&mut self) {
+        let left = self.channels.remove_idle();
+        self.looked_at = self.channels.len();
+        for number in left.iter().filter_map(|it| self.subscribed.remove(it)) {
+            let mut connections = self.connections.values_mut();
+            if let Some(connection) = connections.find(|it| it.number == number) {
+                connection.left += 1;
+            }
+        }
+        let mut used: HashMap<u64, usize> = HashMap::new();
+        for number in self.subscribed.values() {
+            *used.entry(*number).or_default() += 1;
+        }
+        let is_surplus = |it: &&SubscriberConnection| {
+            it.left > used.get(&it.number).copied().unwrap_or(0).max(LEFT_MAX)
+        };
+        let surplus = self.connections.values().filter(is_surplus);
+        let surplus: Vec<u64> = surplus.map(|it| it.number).collect();
+        for number in surplus {
+            // What it may miss meanwhile is made up for when its channels are subscribed to again.
+            self.forget(number);
         }
     }
 
