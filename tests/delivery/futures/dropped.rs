@@ -90,6 +90,43 @@ async fn what_is_dropped_half_way_leaves_a_bus_on_a_server_that_works() {
     bus.shutdown(secs(30)).await.unwrap();
 }
 
+/// On real time, and on a server that nobody else connects to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_that_is_dropped_half_way_leaves_no_connection_to_a_server() {
+    let probe = echo();
+    let server = servers::Redis::plain();
+    let clients = || server.cli(&["CLIENT", "LIST"]).lines().count();
+    let url = format!("{}?prefix={}", server.url(), servers::prefix());
+    let builder = || {
+        let bus = serving(Bus::builder().store_url(url.clone()), &probe);
+        bus.settings(Default::default())
+    };
+    let before = clients();
+    let mut polls = 0;
+    let bus = loop {
+        assert!(polls < POLLS_MAX, "the start is never done");
+        if let Some(bus) = polled(Box::pin(builder().start()), polls).await {
+            break bus.unwrap();
+        }
+        let is_left = async || match clients() {
+            now if now <= before => Ok(()),
+            now => Err(format!("after {polls} polls: {now} connections")),
+        };
+        Time::Real.until(is_left).await;
+        polls = Time::Real.next(polls);
+    };
+    assert!(polls > 3, "it awaits nothing");
+    let handled = bus.queue_named::<u64>("handled").unwrap();
+    assert_eq!(handled.call::<u64>(7, secs(30)).await.unwrap(), 7);
+    // Those that were dropped are no nodes any more.
+    let is_alone = async || match bus.nodes().await.unwrap().len() {
+        1 => Ok(()),
+        many => Err(format!("{many} nodes")),
+    };
+    Time::Real.until(is_alone).await;
+    bus.shutdown(secs(30)).await.unwrap();
+}
+
 async fn each_dropped(bus: &Bus, time: &Time<'_>, probe: &Probe<u64>) {
     for call in CALLS {
         let mut polls = 1;

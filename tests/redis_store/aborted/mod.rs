@@ -5,6 +5,7 @@
 
 mod acts;
 mod covered;
+mod dropped;
 mod hub;
 mod left;
 mod shared;
@@ -257,6 +258,47 @@ impl Case {
     }
 }
 
+impl Case {
+    /// Checks the reply to an act that was done, or repeated, and what is left of it.
+    async fn is_right(
+        &self,
+        act: Act,
+        reply: &Reply,
+        (what, wrong): (&str, &mut BTreeMap<String, String>),
+    ) {
+        let mut held = BTreeSet::new();
+        if let Reply::Fetched(fetched) = reply {
+            let ids = fetched.deliveries.iter().map(|it| it.id);
+            held.extend(ids);
+            assert_eq!(
+                held.len(),
+                fetched.deliveries.len(),
+                "{what}: one is there twice"
+            );
+        }
+        if let (Act::Settle { .. }, Reply::Settled(stood)) = (act, reply) {
+            // What was handed back is the next one's already, and only that is not said again.
+            assert!(
+                stood.iter().filter(|it| **it).count() >= stood.len() / 2,
+                "{what}"
+            );
+        }
+        match act {
+            Act::Reconcile => held.extend(&self.ids()[..10]),
+            Act::Extend | Act::Heartbeat => held.extend(self.ids()),
+            _ => {}
+        }
+        if let Reply::Extended(stood) = reply {
+            assert!(stood.iter().all(|it| *it), "{what}");
+        }
+        for its in self.wrong(act, &held).await {
+            wrong.entry(its).or_insert_with(|| what.to_owned());
+        }
+        let moves = matches!(act, Act::MoveDue);
+        self.is_whole(&held, moves, what).await;
+    }
+}
+
 async fn is_right_after_each_write(
     server: &Redis,
     (shape, act): (Shape, Act),
@@ -276,36 +318,7 @@ async fn is_right_after_each_write(
                 again.unwrap_or_else(|error| panic!("{what}: the repeat: {error}"))
             }
         };
-        let mut held = BTreeSet::new();
-        if let Reply::Fetched(fetched) = &reply {
-            let ids = fetched.deliveries.iter().map(|it| it.id);
-            held.extend(ids);
-            assert_eq!(
-                held.len(),
-                fetched.deliveries.len(),
-                "{what}: one is there twice"
-            );
-        }
-        if let (Act::Settle { .. }, Reply::Settled(stood)) = (act, &reply) {
-            // What was handed back is the next one's already, and only that is not said again.
-            assert!(
-                stood.iter().filter(|it| **it).count() >= stood.len() / 2,
-                "{what}"
-            );
-        }
-        match act {
-            Act::Reconcile => held.extend(&case.ids()[..10]),
-            Act::Extend | Act::Heartbeat => held.extend(case.ids()),
-            _ => {}
-        }
-        if let Reply::Extended(stood) = &reply {
-            assert!(stood.iter().all(|it| *it), "{what}");
-        }
-        for its in case.wrong(act, &held).await {
-            wrong.entry(its).or_insert_with(|| what.clone());
-        }
-        let moves = matches!(act, Act::MoveDue);
-        case.is_whole(&held, moves, &what).await;
+        case.is_right(act, &reply, (&what, wrong)).await;
         if !has_failed {
             return writes;
         }
