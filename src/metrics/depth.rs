@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 
-use ::metrics::{SharedString, gauge};
+use ::metrics::SharedString;
 
 use super::catalogue::{DEPTH, DUE, OLDEST_READY};
+use super::guarded::gauge;
 
 /// The time spans in which due events are counted: the label's value, and seconds.
 pub(crate) const WITHIN: [(&str, u64); 4] = [("10s", 10), ("1m", 60), ("10m", 600), ("1h", 3_600)];

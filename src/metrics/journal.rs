@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use ::metrics::counter;
-
 use super::catalogue::{
     JOURNAL_AWAY, JOURNAL_DROPPED, JOURNAL_LAG, JOURNAL_RECORDED, OUTBOX_WAITING,
 };
 use super::gauge_share::{Combine, GaugeShare};
+use super::guarded::counter;
 
 /// The metrics of a bus with a journal; its gauges until this is dropped.
 #[derive(Debug)]

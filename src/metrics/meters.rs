@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use ::metrics::{Counter, Histogram, SharedString, counter, histogram};
+use ::metrics::SharedString;
 
 use super::catalogue::{
     DELIVERED, DUPLICATES, HANDLER, LATENESS, LEASES_LOST, MOVED, MOVER_SLEEP, PUSHED,
@@ -14,6 +14,7 @@ use super::catalogue::{
     WORKERS_STUCK,
 };
 use super::gauge_share::{Combine, GaugeShare};
+use super::guarded::{Counter, Histogram, counter, histogram};
 use super::queues::QueueLabels;
 use super::stages::Stages;
 use crate::error::ErrorKind;
@@ -276,7 +277,7 @@ impl AttemptMetrics {
 
     /// Records how long a handler ran.
     pub(crate) fn ended(&self, ran: Duration) {
-        self.handler.record(ran);
+        self.handler.record(ran.as_secs_f64());
     }
 }
 

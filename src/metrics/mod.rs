@@ -6,6 +6,7 @@
 mod catalogue;
 mod depth;
 mod gauge_share;
+mod guarded;
 mod journal;
 mod meters;
 mod node;
@@ -45,6 +46,7 @@ pub use self::stages::Stages;
 pub(crate) use self::store_calls::StoreCallMetrics;
 #[cfg(any(feature = "embedded", feature = "redis"))]
 pub(crate) use self::store_calls::found_damage;
+use crate::panics;
 
 /// Fails: the exporter is not compiled in.
 #[cfg(not(feature = "prometheus"))]
@@ -57,11 +59,11 @@ pub(crate) fn listen(address: std::net::SocketAddr) -> crate::error::Result<()> 
 /// it starts; call it again after installing a recorder later.
 pub fn describe() {
     for metric in CATALOGUE {
-        match metric.kind {
+        panics::reported(|| match metric.kind {
             Kind::Counter => describe_counter!(metric.name, metric.unit, metric.help),
             Kind::Gauge => describe_gauge!(metric.name, metric.unit, metric.help),
             Kind::Histogram(_) => describe_histogram!(metric.name, metric.unit, metric.help),
-        }
+        });
     }
 }
 

@@ -1,8 +1,7 @@
 //! Metrics of schedules.
 
-use ::metrics::{Counter, counter};
-
 use crate::metrics::catalogue::OCCURRENCES;
+use crate::metrics::guarded::{Counter, counter};
 
 /// The counters of occurrences, by what became of them.
 #[derive(Clone)]

@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use ::metrics::{Histogram, counter, histogram};
-
 use super::catalogue::{STORE_CALL, STORE_ERRORS};
+use super::guarded::{Histogram, counter, histogram};
 use crate::error::ErrorKind;
-#[cfg(any(feature = "embedded", feature = "redis"))]
-use crate::panics;
 
 /// The metrics of one operation.
 #[derive(Debug)]
@@ -28,7 +25,7 @@ impl StoreCallMetrics {
 
     /// Records the duration of a call that ended or was cancelled.
     pub(crate) fn took(&self, took: Duration) {
-        self.took.record(took);
+        self.took.record(took.as_secs_f64());
     }
 
     /// Counts failed calls.
@@ -42,7 +39,5 @@ impl StoreCallMetrics {
 #[cfg(any(feature = "embedded", feature = "redis"))]
 pub(crate) fn found_damage(op: &'static str, many: usize) {
     let kind = ErrorKind::Corrupt.name();
-    panics::reported(|| {
-        counter!(STORE_ERRORS, "op" => op, "kind" => kind).increment(many as u64);
-    });
+    counter!(STORE_ERRORS, "op" => op, "kind" => kind).increment(many as u64);
 }

@@ -279,8 +279,9 @@ impl Store for Faulty {
     }
 
     fn known_buckets(&self) -> StoreFuture<KnownBuckets> {
-        let unlisted = self.unlisted.lock().expect("no test panics in there");
-        let (all, unlisted) = (self.buckets(), unlisted.clone());
+        let unlisted = self.unlisted.lock();
+        let unlisted = unlisted.expect("no test panics in there").clone();
+        let all = self.buckets();
         StoreFuture::new(async move {
             let mut known = all.await?;
             if unlisted.is_empty() {

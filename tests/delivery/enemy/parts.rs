@@ -3,7 +3,7 @@
 use duly::prelude::*;
 use duly::records::Cause;
 use duly::testing::Probe;
-use duly::{Annotation, OldPayload};
+use duly::{Annotation, BusBuilder, OldPayload};
 use serde::Deserializer;
 
 use super::misdeed::{Bomb, MISDEEDS, Misdeed, Registered};
@@ -55,23 +55,33 @@ impl Handler for Hangs {
 
 const HANGS: Annotation = Annotation::new("hangs").workers(1).ring(64);
 
-/// A bus whose only worker hangs, with values and events that wait in the ring behind it.
-async fn with_values_in_the_ring(world: &World) -> duly::testing::TestBus {
-    let builder = world.builder().register_as(HANGS, Hangs(Explosive::new()));
-    let bus = world.start(builder.state(Explosive::new())).await;
+/// A bus whose only worker hangs.
+pub(super) fn hanging(builder: BusBuilder) -> BusBuilder {
+    let builder = builder.register_as(HANGS, Hangs(Explosive::new()));
+    builder.state(Explosive::new())
+}
+
+/// Lets values and events wait in the ring behind the worker that hangs. `settled` waits until so
+/// many do, and the worker runs.
+pub(super) async fn fill_the_ring(bus: &Bus, settled: impl AsyncFn(usize)) {
     let queue = bus.queue_named::<Explosive>("hangs").unwrap();
     queue.publish(Explosive::new()).await.unwrap();
-    bus.settle().await;
+    settled(0).await;
     for _ in 0..10 {
         assert!(queue.try_publish(Explosive::new()).is_ok());
     }
     let pusher = bus.queue_named::<()>("hangs").unwrap();
     pusher.push_many([(); 10], ms(0)).await.unwrap();
-    bus.settle().await;
+    settled(20).await;
     for _ in 0..10 {
         assert!(queue.try_publish(Explosive::new()).is_ok());
     }
     assert_eq!(bus.load()[0].queued, 30);
+}
+
+async fn with_values_in_the_ring(world: &World) -> duly::testing::TestBus {
+    let bus = world.start(hanging(world.builder())).await;
+    fill_the_ring(&bus, async |_| bus.settle().await).await;
     bus
 }
 
@@ -120,15 +130,23 @@ impl BlockingHandler for Second {
     }
 }
 
-async fn states_and_handlers_may_panic_when_they_are_dropped(world: World) {
+/// A bus that drops bombs.
+pub(super) fn with_bombs(builder: BusBuilder) -> BusBuilder {
     struct Other(#[allow(dead_code)] Bomb);
 
-    let builder = world.builder().register(First(Some(Bomb)));
+    let builder = builder.register(First(Some(Bomb)));
     let builder = builder.register_blocking(Second(Some(Bomb)));
-    let builder = builder.state(Bomb).state(Other(Bomb));
-    let bus = world.start(builder).await;
-    bus.queue::<First>().call::<()>(1, secs(5)).await.unwrap();
-    bus.queue::<Second>().call::<()>(1, secs(5)).await.unwrap();
+    builder.state(Bomb).state(Other(Bomb))
+}
+
+pub(super) async fn call_both(bus: &Bus) {
+    bus.queue::<First>().call::<()>(1, secs(30)).await.unwrap();
+    bus.queue::<Second>().call::<()>(1, secs(30)).await.unwrap();
+}
+
+async fn states_and_handlers_may_panic_when_they_are_dropped(world: World) {
+    let bus = world.start(with_bombs(world.builder())).await;
+    call_both(&bus).await;
     bus.shutdown(secs(1)).await.unwrap();
     drop(bus);
     // The store was closed, so that the next process can open it.
@@ -166,38 +184,66 @@ async fn upgraded(event: Event<u64>) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn an_upgrade_that_misbehaves_buries_its_event(world: World) {
-    let (bus, old) = world.push_only::<OldOrder>("upgraded").await;
-    bus.pause("upgraded").await.unwrap(); // until the next bus is registered
-    let registered = Registered::new(&bus);
-    let mut ids = Vec::new();
-    for misdeed in MISDEEDS {
-        for is_error in [false, true] {
-            let receipt = old
-                .push(OldOrder(misdeed, is_error, registered.0), When::Now)
-                .await
-                .unwrap();
-            let is_done = !is_error && matches!(misdeed, Misdeed::Blocks | Misdeed::Reenters);
-            ids.push((misdeed, is_error, is_done, receipt.id()));
+/// An event that was pushed before its upgrade.
+pub(super) struct Old {
+    misdeed: Misdeed,
+    is_error: bool,
+    id: EventId,
+}
+
+impl Old {
+    /// Pushes one for each misdeed. The queue is paused until the next bus is registered.
+    pub(super) async fn push_each(bus: &Bus, number: u64) -> Vec<Self> {
+        let old = bus.queue_named::<OldOrder>("upgraded").unwrap();
+        bus.pause("upgraded").await.unwrap();
+        let mut all = Vec::new();
+        for misdeed in MISDEEDS {
+            for is_error in [false, true] {
+                let order = OldOrder(misdeed, is_error, number);
+                let id = old.push(order, When::Now).await.unwrap().id();
+                all.push(Self {
+                    misdeed,
+                    is_error,
+                    id,
+                });
+            }
+        }
+        all
+    }
+
+    /// Checks how each has ended.
+    pub(super) async fn check_each(all: &[Self], bus: &Bus) {
+        for old in all {
+            let history = bus.records().id(old.id).page().await.unwrap().items;
+            let how: Vec<_> = history.iter().map(|it| (it.outcome, it.cause)).collect();
+            let is_done = matches!(old.misdeed, Misdeed::Blocks | Misdeed::Reenters);
+            let expected = if is_done && !old.is_error {
+                (Outcome::Acked, None)
+            } else {
+                (Outcome::Buried, Some(Cause::Undecodable))
+            };
+            assert_eq!(how, [expected], "{:?}, {}", old.misdeed, old.is_error);
         }
     }
+}
+
+/// A bus that upgrades.
+pub(super) fn upgrading(builder: BusBuilder) -> BusBuilder {
+    builder.register(upgraded {})
+}
+
+async fn an_upgrade_that_misbehaves_buries_its_event(world: World) {
+    let bus = world.start(world.builder().publish_only()).await;
+    let registered = Registered::new(&bus);
+    let all = Old::push_each(&bus, registered.0).await;
     bus.shutdown(secs(1)).await.unwrap();
-    drop((bus, old));
+    drop(bus);
     let world = world.restart();
-    let bus = world.start(world.builder().register(upgraded {})).await;
+    let bus = world.start(upgrading(world.builder())).await;
     registered.is_now(&bus);
     bus.resume("upgraded").await.unwrap();
     bus.run_until_idle(secs(60)).await.unwrap();
-    for (misdeed, is_error, is_done, id) in ids {
-        let history = bus.history(id).await.unwrap();
-        let how: Vec<_> = history.iter().map(|it| (it.outcome, it.cause)).collect();
-        let expected = if is_done {
-            (Outcome::Acked, None)
-        } else {
-            (Outcome::Buried, Some(Cause::Undecodable))
-        };
-        assert_eq!(how, [expected], "{misdeed:?}, {is_error}");
-    }
+    Old::check_each(&all, &bus).await;
     bus.shutdown(secs(1)).await.unwrap();
 }
 

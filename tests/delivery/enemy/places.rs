@@ -10,7 +10,8 @@ use serde::{Deserializer, Serializer, de, ser};
 
 use super::misdeed::Misdeed;
 
-/// Where users' code is called on an event's way.
+/// Where users' code is called on an event's way. A payload is neither cloned nor printed but by its
+/// handler: it need not be `Clone` or `Debug`, and the one here is neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Place {
     /// The payload, when it is pushed.
@@ -19,8 +20,6 @@ pub(super) enum Place {
     PayloadDeserialize,
     /// The payload, when the handler drops it.
     PayloadDrop,
-    PayloadDebug,
-    PayloadClone,
     Handler,
     /// What the handler owns, when it returns.
     LocalDrop,
@@ -34,12 +33,10 @@ pub(super) enum Place {
     ErrorDebug,
 }
 
-pub(super) const PLACES: [Place; 13] = [
+pub(super) const PLACES: [Place; 11] = [
     Place::PayloadSerialize,
     Place::PayloadDeserialize,
     Place::PayloadDrop,
-    Place::PayloadDebug,
-    Place::PayloadClone,
     Place::Handler,
     Place::LocalDrop,
     Place::LocalDropAtTimeout,
@@ -81,8 +78,6 @@ pub(super) fn expected(kind: Kind, place: Place, misdeed: Misdeed) -> Option<End
         (Place::PayloadDeserialize, Panics | PanicsWithABomb | IsHuge | Fails) => {
             Some(End::Dead(Cause::Undecodable))
         }
-        // Nobody but the handler calls them.
-        (Place::PayloadDebug | Place::PayloadClone, _) => Some(End::Done),
         // Whatever becomes of its text, a failure says what is next.
         (Place::ErrorDisplay | Place::ErrorSource | Place::ErrorDrop | Place::ErrorDebug, _)
         | (Place::Handler | Place::Reply, Fails) => Some(End::Dead(Cause::Failed)),
@@ -157,24 +152,6 @@ impl<'de> Deserialize<'de> for Foe {
             misdeed.commit(bus);
         }
         Ok(foe)
-    }
-}
-
-impl Clone for Foe {
-    fn clone(&self) -> Self {
-        if let Some(Order { misdeed, bus, .. }) = self.at(Place::PayloadClone) {
-            misdeed.commit(bus);
-        }
-        Self::new(self.order)
-    }
-}
-
-impl fmt::Debug for Foe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.at(Place::PayloadDebug) {
-            Some(order) => order.misdeed.write(order.bus, f),
-            None => f.write_str("Foe"),
-        }
     }
 }
 
