@@ -28,6 +28,10 @@ pub(crate) const SOURCES_MAX: usize = 32;
 /// errors and never ends is ended by a panic then.
 const REFUSALS_MAX: usize = 1_024;
 
+/// How often nothing may be written to a text before it counts as full: far more often than a
+/// `Display` does that ends.
+const EMPTY_MAX: usize = 1 << 20;
+
 /// Runs users' code; returns the message of its panic.
 #[inline]
 pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
@@ -116,6 +120,13 @@ pub(crate) fn error_text(error: &(dyn StdError + 'static), max: usize) -> String
     text.text
 }
 
+/// Returns the text of a value, of at most `max` bytes, as far as it could be written.
+pub(crate) fn text(value: &dyn fmt::Display, max: usize) -> String {
+    let mut text = BoundedText::new(max);
+    let _ = caught(|| write!(text, "{value}"));
+    text.text
+}
+
 /// A text that accepts no more than a number of bytes.
 struct BoundedText {
     text: String,
@@ -123,6 +134,8 @@ struct BoundedText {
     is_full: bool,
     /// How often something was written after it was full.
     refusals: usize,
+    /// How often nothing was written.
+    empty: usize,
 }
 
 impl BoundedText {
@@ -132,6 +145,7 @@ impl BoundedText {
             max,
             is_full: false,
             refusals: 0,
+            empty: 0,
         }
     }
 
@@ -145,6 +159,10 @@ impl BoundedText {
 
 impl Write for BoundedText {
     fn write_str(&mut self, part: &str) -> fmt::Result {
+        if part.is_empty() {
+            self.empty += 1;
+            self.is_full |= self.empty > EMPTY_MAX;
+        }
         if self.is_full {
             self.refusals += 1;
             if self.refusals > REFUSALS_MAX {
@@ -265,6 +283,28 @@ mod tests {
             let text = error_text(&endless, max);
             assert!(text.len() <= max && text.len() + 4 > max, "{max}: {text}");
         }
+    }
+
+    #[test]
+    fn a_text_ends_although_its_writer_goes_on_without_a_word() {
+        let minds = Odd(
+            |f| {
+                f.write_str("so far")?;
+                loop {
+                    f.write_str("")?;
+                }
+            },
+            true,
+        );
+        let goes_on = Odd(
+            |f| loop {
+                let _ = f.write_str("");
+            },
+            true,
+        );
+        assert_eq!(error_text(&minds, 100), "so far");
+        assert_eq!(error_text(&goes_on, 100), "");
+        assert_eq!(text(&minds, 4), "so f");
     }
 
     #[test]

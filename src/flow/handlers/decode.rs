@@ -8,6 +8,7 @@ use crate::codec::{DecryptedPayload, KeyRing, OpenError, WITHHELD};
 use crate::event::Envelope;
 use crate::handler::{Failure, OldPayload, Upgrade};
 use crate::panics;
+use crate::record::ERROR_BYTES_MAX;
 
 /// Why a stored payload could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +85,9 @@ impl<T: DeserializeOwned> PayloadDecoder<T> {
 
 fn decoded<T: DeserializeOwned>(opened: &DecryptedPayload<'_>) -> Result<T, String> {
     let value = caught("its decoder", || {
-        opened.decode().map_err(|error| error.to_string())
+        opened
+            .decode()
+            .map_err(|error| panics::text(&error, ERROR_BYTES_MAX))
     });
     // A panic may quote its input.
     value.map_err(|why| {
