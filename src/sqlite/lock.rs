@@ -88,6 +88,19 @@ impl LockedFile {
     pub(crate) fn moved(&self) -> Option<String> {
         leads_elsewhere(&self.path, self.identity)
     }
+
+    /// Its length; `None` where it cannot be told.
+    pub(crate) fn len(&self) -> Option<u64> {
+        Some(self.file.as_ref()?.metadata().ok()?.len())
+    }
+
+    /// Returns what is wrong when it has become shorter than `before`.
+    pub(crate) fn cut(&self, before: u64) -> Option<String> {
+        let len = self.len().filter(|len| *len < before)?;
+        let path = self.path.display();
+        let words = format!("{path} was cut from {before} to {len} bytes while it was open");
+        Some(words)
+    }
 }
 
 /// Files that are open, each with the path that led to it.

@@ -120,7 +120,7 @@ fn looks_into_it() {
 /// What is done to the files of a store that is open, in a folder of its own.
 type Harm = fn(&Path);
 
-const HARMS: [(&str, Harm); 6] = [
+const HARMS: [(&str, Harm); 7] = [
     ("deleted", |path| {
         for suffix in ["", "-wal", "-shm", "-lock", "-starts"] {
             fs::remove_file(beside(path, suffix)).expect("a file");
@@ -151,7 +151,14 @@ const HARMS: [(&str, Harm); 6] = [
             fs::rename(new, beside(path, suffix)).expect("its place");
         }
     }),
+    // As a backup is put back that is copied over it.
+    ("cut", |path| cut(path)),
 ];
+
+fn cut(path: &Path) {
+    let file = fs::File::options().write(true).open(path);
+    file.expect("the file").set_len(0).expect("it is cut");
+}
 
 #[tokio::test]
 #[allow(clippy::disallowed_methods)] // real time: this is about a thread and a file
@@ -207,6 +214,27 @@ fn a_stop_within_the_first_moment_touches_no_other_file_either() {
     assert!(get(&store, 1).is_none());
 }
 
+/// A note that is written where a file was cut ends the process; what stood there is gone.
+#[test]
+fn notes_of_starts_that_are_cut_are_written_anew() {
+    let place = Place::new();
+    let store = place.open();
+    let notes = beside(&place.path(), "-starts");
+    for n in [1, 2, 3] {
+        push_now(&store, n);
+        let delivery = fetch(&store, n).remove(0);
+        let starting = store.starting(&key().queue, &[&delivery]);
+        starting.expect("a note");
+        if n < 3 {
+            cut(&notes);
+            place.clock.advance(Duration::from_secs(1));
+        }
+    }
+    let store = place.copied().open();
+    let tries = [1, 2, 3].map(|n| get(&store, n).expect("it is kept").tries);
+    assert_eq!(tries, [0, 0, 1]);
+}
+
 #[test]
 fn notes_of_starts_that_are_removed_are_written_anew() {
     let place = Place::new();
@@ -220,13 +248,19 @@ fn notes_of_starts_that_are_removed_are_written_anew() {
     place.clock.advance(Duration::from_secs(1));
     push_now(&store, 2);
     assert!(notes.exists());
-    // As a process leaves it that dies now.
-    let copy = Place::new();
-    for file in fs::read_dir(place.directory.path()).expect("a folder") {
-        let file = file.expect("a file");
-        let to = copy.directory.path().join(file.file_name());
-        fs::copy(file.path(), to).expect("a copy");
-    }
-    let found = get(&copy.open(), 1).expect("it is kept");
+    let found = get(&place.copied().open(), 1).expect("it is kept");
     assert_eq!((found.state, found.tries), (State::Scheduled, 1));
+}
+
+impl Place {
+    /// The files as a process leaves them that dies now.
+    fn copied(&self) -> Self {
+        let copy = Self::new();
+        for file in fs::read_dir(self.directory.path()).expect("a folder") {
+            let file = file.expect("a file");
+            let to = copy.directory.path().join(file.file_name());
+            fs::copy(file.path(), to).expect("a copy");
+        }
+        copy
+    }
 }

@@ -74,6 +74,8 @@ impl Paths {
 pub(super) struct Lock {
     /// Unlocked first.
     data: LockedFile,
+    /// How long it was when it was looked at last; only the writer's checkpoints make it shorter.
+    len: u64,
     /// SQLite's log and index, once it has made them.
     beside: Watched,
     #[expect(dead_code, reason = "it is held")]
@@ -113,6 +115,7 @@ impl Lock {
         }
         Ok(Self {
             data,
+            len: 0,
             beside: Watched::default(),
             name,
         })
@@ -130,9 +133,17 @@ impl Lock {
     }
 
     /// Returns what is wrong when the path of a file does not lead to it any more: what is written
-    /// to it then is gone when the store stops.
-    pub(super) fn moved(&self) -> Option<String> {
-        self.data.moved().or_else(|| self.beside.moved())
+    /// to it then is gone when the store stops. Or when the data file was cut.
+    pub(super) fn moved(&mut self) -> Option<String> {
+        let wrong = self.data.moved().or_else(|| self.beside.moved());
+        let wrong = wrong.or_else(|| self.data.cut(self.len));
+        self.copied();
+        wrong
+    }
+
+    /// A checkpoint may have changed the length of the data file.
+    pub(super) fn copied(&mut self) {
+        self.len = self.data.len().unwrap_or(0);
     }
 }
 

@@ -47,22 +47,22 @@ impl Writer {
         self.tidy();
     }
 
-    /// Looks whether the paths still lead to the files, and how large those may be.
+    /// Looks whether the paths still lead to the files, how large those are, and may be.
     pub(super) fn look(&mut self) {
         self.upkeep.looked = self.shared.time.mono();
         if self.shared.stop.get().is_some() {
             return;
         }
-        if let Some(what) = self.shared.moved() {
-            return self
-                .shared
-                .stop(StopReason::new("a path no longer leads to its file", what));
+        if !self.has_its_files() {
+            return;
         }
         let put_back = self.shared.starts().put_back();
         // Without the lock: a subscriber may call the store.
         let path = self.shared.paths.starts.display();
         panics::reported(|| match put_back {
-            Some(Ok(())) => tracing::warn!(%path, "file of starts was removed; written anew"),
+            Some(Ok(())) => {
+                tracing::warn!(%path, "file of starts was removed or cut; written anew")
+            }
             Some(Err(error)) => tracing::debug!(%error, "file of starts not written anew"),
             None => {}
         });
@@ -78,6 +78,17 @@ impl Writer {
         {
             self.reserve_failed(error);
         }
+    }
+
+    /// Stops where a path does not lead to its file any more, or the data file was cut.
+    fn has_its_files(&self) -> bool {
+        let wrong = self.shared.moved();
+        let is_well = wrong.is_none();
+        if let Some(what) = wrong {
+            self.shared
+                .stop(StopReason::new("a file is no longer as it was", what));
+        }
+        is_well
     }
 
     /// What can wait until nothing else is to do; a bounded piece of it.
@@ -133,7 +144,13 @@ impl Writer {
     /// Copies the log into the file where it has at least `pages`.
     fn checkpoint_from(&mut self, pages: i64) {
         let copied = match self.committer.has_log_of(pages) {
-            Ok(true) => self.committer.checkpoint(),
+            // A copy into a file that was cut would hide it.
+            Ok(true) if !self.has_its_files() => return,
+            Ok(true) => {
+                let copied = self.committer.checkpoint();
+                self.shared.copied();
+                copied
+            }
             Ok(false) => Ok(()),
             Err(failure) => Err(failure),
         };

@@ -54,6 +54,12 @@ impl MappedFile {
         &self.file
     }
 
+    /// Returns whether the file is shorter than its mapping.
+    pub(super) fn is_cut(&self) -> bool {
+        let found = self.file.metadata();
+        found.is_ok_and(|found| found.len() < self.len as u64)
+    }
+
     /// Reads the first `len` bytes.
     pub(super) fn read(&self, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];

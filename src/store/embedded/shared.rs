@@ -244,10 +244,17 @@ impl Shared {
         self.starts.lock()
     }
 
-    /// Returns what is wrong when the path of a file does not lead to it any more.
+    /// Returns what is wrong when the path of a file does not lead to it any more, or it was cut.
     pub(super) fn moved(&self) -> Option<String> {
-        let lock = self.lock.lock();
-        lock.as_ref().and_then(Lock::moved)
+        let mut lock = self.lock.lock();
+        lock.as_mut().and_then(Lock::moved)
+    }
+
+    /// The log was copied into the data file.
+    pub(super) fn copied(&self) {
+        if let Some(lock) = self.lock.lock().as_mut() {
+            lock.copied();
+        }
     }
 
     pub(super) fn now(&self) -> Timestamp {

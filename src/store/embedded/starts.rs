@@ -153,9 +153,20 @@ impl Starts {
         }
     }
 
-    /// Writes the file anew where its path no longer leads to it; returns what became of that.
+    /// Writes the file anew where its path no longer leads to it, or it was cut; returns what became
+    /// of that.
     pub(super) fn put_back(&mut self) -> Option<io::Result<()>> {
-        (!files::is_at(self.file.file(), &self.path)).then(|| self.renew(0))
+        let is_cut = self.file.is_cut();
+        if is_cut {
+            // Its notes are gone. The system ends a process that reads what a mapping has lost.
+            self.bytes = 0;
+        }
+        let is_there = !is_cut && files::is_at(self.file.file(), &self.path);
+        let renewed = (!is_there).then(|| self.renew(0))?;
+        if is_cut && renewed.is_err() {
+            let _ = self.file.file().set_len(self.file.len() as u64); // better than nothing
+        }
+        Some(renewed)
     }
 
     /// Notes that these start.

@@ -144,7 +144,9 @@ impl Writer {
             }
             // First of all: what is in the file need not stay in the log, which then has room.
             let mut gave = false;
-            if let Err(failure) = self.committer.checkpoint() {
+            let copied = self.committer.checkpoint();
+            self.shared.copied();
+            if let Err(failure) = copied {
                 match failure.shortage {
                     Some(Shortage::Space) => gave = self.shared.space.release(),
                     Some(Shortage::Process) => {}
