@@ -20,8 +20,32 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Doubt.bug(
         "moved-file-not-noticed",
         "embedded: nobody looks whether the path still leads to the file",
-        &[put("Writer::look", "moved() «»", ".filter(|_| false)")],
+        &[put(
+            "Writer::has_its_files",
+            "moved() «»",
+            ".filter(|_| false)",
+        )],
         embedded("a_store_whose_file_is_gone_stops_and_says_so_and_touches_no_other"),
+    ),
+    Doubt.bug(
+        "cut-file-not-noticed",
+        "embedded: nobody looks whether the data file was cut",
+        &[put(
+            "Lock::moved",
+            "or_else(|| «self.data.cut(self.len)»",
+            "None",
+        )],
+        embedded("a_store_whose_file_is_gone_stops_and_says_so_and_touches_no_other"),
+    ),
+    Doubt.bug(
+        "cut-notes-not-noticed",
+        "embedded: a note is written where the file of notes was cut, and the process ends",
+        &[put(
+            "MappedFile::is_cut",
+            "«$found.len() < self.len as u64»",
+            "false",
+        )],
+        embedded("notes_of_starts_that_are_cut_are_written_anew"),
     ),
     Doubt.bug(
         "no-descriptor-is-doubt",

@@ -210,6 +210,38 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         embedded("another_payload_under_an_ended_id_is_a_conflict_after_a_restart"),
     ),
     Ids.bug(
+        "lowered-watermark-not-kept",
+        "embedded: a watermark that is lowered, as a clock was ahead, is not written down",
+        &[drop("DedupState::heal", "self.has_healed = true")],
+        embedded("a_bucket_that_takes_pushes_again_does_so_after_a_restart"),
+    ),
+    Ids.bug(
+        "highest-watermark-counts",
+        "embedded: a restart takes the highest watermark of a bucket, and not the last one",
+        &[put(
+            "Shards::set_watermark_of",
+            "lock().«set_watermark»",
+            "raise_watermark",
+        )],
+        embedded("a_bucket_that_takes_pushes_again_does_so_after_a_restart"),
+    ),
+    Ids.bug(
+        "lowered-watermark-refused",
+        "embedded: a push with which a watermark is lowered is refused by a full disk",
+        &[put(
+            "Shared::decide",
+            "if «$changes.window.is_some() ||» !$changes.list",
+            "",
+        )],
+        embedded("a_push_that_finds_no_room_lowers_a_watermark_as_well"),
+    ),
+    Ids.bug(
+        "watermark-of-all-not-raised",
+        "embedded: what becomes the watermark of every bucket is so only after a restart",
+        &[drop("Writer::commit", "raise_watermark")],
+        embedded("an_id_is_as_old_before_a_restart_as_after_it"),
+    ),
+    Ids.bug(
         "dropped-tombstones-come-back",
         "embedded: a start remembers ids that the dedup window had dropped",
         &[put("TombstoneRows::restore", "skip($gone«»)", "* 0")],

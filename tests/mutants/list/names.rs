@@ -33,6 +33,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         names("more_living_buses_than_a_store_takes_are_refused_and_none_is_dropped"),
     ),
     Ids.bug(
+        "redis-name-listened-to-for-ever",
+        "Redis: a bucket that nobody polls any more stays subscribed",
+        &[put(
+            "Channels::remove_idle",
+            "|_, $subject| «self.receiver.removes_idle($subject)»",
+            "false",
+        )],
+        names("names_that_nobody_polls_any_more_are_not_listened_to"),
+    ),
+    Ids.bug(
         "store-keeps-its-puller",
         "a store and its puller keep each other alive",
         &[put(

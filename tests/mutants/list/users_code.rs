@@ -1,4 +1,4 @@
-use super::{always, delivery, drop, never, put};
+use super::{always, delivery, drop, lib, never, put};
 use crate::mutant::{
     Mutant,
     Promise::{Apart, Attempts, Doubt, Pulled, Stopping},
@@ -30,6 +30,26 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$text.clear()",
         )],
         delivery("no_misdeed_of_users_code_takes_an_event_with_it"),
+    ),
+    Attempts.bug(
+        "failure-text-without-words-never-ends",
+        "an error's text to which nothing is added for ever keeps its worker",
+        &[put(
+            "BoundedText::write_str",
+            "self.is_full |= «self.empty > EMPTY_MAX»",
+            "false",
+        )],
+        lib("a_text_ends_although_its_writer_goes_on_without_a_word"),
+    ),
+    Apart.bug(
+        "recorder-panic-ends-the-start",
+        "a metrics recorder that panics when it is asked for a metric ends the start of a bus",
+        &[put(
+            "Histogram::of",
+            "«panics::caught($look_up).unwrap_or_else(|_| ::metrics::Histogram::noop())»",
+            "$look_up()",
+        )],
+        delivery("a_bus_does_all_it_does"),
     ),
     Apart.bug(
         "last-worker-waits-too",
