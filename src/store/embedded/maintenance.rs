@@ -61,7 +61,7 @@ impl Writer {
         let path = self.shared.paths.starts.display();
         panics::reported(|| match put_back {
             Some(Ok(())) => {
-                tracing::warn!(%path, "file of starts was removed or cut; written anew")
+                tracing::warn!(%path, "file of starts was removed or cut; written anew");
             }
             Some(Err(error)) => tracing::debug!(%error, "file of starts not written anew"),
             None => {}

@@ -53,7 +53,7 @@ impl Life {
         let runs = duly::Annotation::new("runs");
         let builder = builder.register_as(runs, self.runs.clone());
         let often = ScheduleOptions::new("runs", "every 1s").unwrap();
-        builder.schedule(&format!("often-{}", self.misdeed), often)
+        builder.schedule(format!("often-{}", self.misdeed), often)
     }
 
     async fn begin(&self, bus: &Bus) {
