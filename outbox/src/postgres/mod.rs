@@ -3,6 +3,7 @@
 pub(crate) mod claim;
 pub(crate) mod deferred;
 pub(crate) mod news;
+mod own_steps;
 pub(crate) mod page;
 pub(crate) mod parts;
 pub(crate) mod session;

@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::postgres::news::{self, News};
+use crate::postgres::own_steps::OwnSteps;
 use crate::postgres::page::{self, Page};
 use crate::postgres::parts::{OTHERS, PARTS};
 use crate::postgres::session::Session;
@@ -48,10 +49,7 @@ pub(crate) struct PostgresSource<S> {
     news: News,
     /// How long the quickest look took.
     quickest: Duration,
-    /// The last step of this relay.
-    last: Option<u64>,
-    /// Whether the page that is being pushed follows that step.
-    follows_own: bool,
+    own_steps: OwnSteps,
     /// Whether rows were deferred when they were counted last.
     has_deferred: bool,
     /// When partitions with few rows were truncated.
@@ -69,8 +67,7 @@ impl<S: Session + 'static> PostgresSource<S> {
             may_hold: false,
             news: News::default(),
             quickest: REQUEST_MAX,
-            last: None,
-            follows_own: false,
+            own_steps: OwnSteps::default(),
             has_deferred: true,
             swept_all: None,
         }
@@ -100,7 +97,7 @@ impl<S: Session + 'static> PostgresSource<S> {
         let is_own = rows.next().is_some_and(|row| step.is_own(&row));
         self.may_hold = is_own && step.holder.is_some();
         if is_own {
-            self.last = Some(step.n);
+            self.own_steps.made(step.n);
         }
         Ok(is_own.then(|| rows.collect()))
     }
@@ -130,7 +127,6 @@ impl<S: Session + 'static> PostgresSource<S> {
                 Ok(TakeReply::Nothing)
             }
             NextStep::Push { claim, is_repeated } => {
-                self.follows_own = self.last == claim.n.checked_sub(1);
                 let (limit, began) = (self.list_limit.take(), Instant::now());
                 let sql = claim::claim(&claim, self.hold, limit);
                 let Some(rows) = self.step(&claim, &sql).await? else {
@@ -326,8 +322,8 @@ impl<S: Session + 'static> Source for PostgresSource<S> {
         })
     }
 
-    fn is_alone(&self) -> bool {
-        self.follows_own
+    fn is_alone(&mut self) -> bool {
+        self.own_steps.are_all()
     }
 
     fn take(&mut self) -> BoxFuture<'_, Result<TakeReply>> {

@@ -44,7 +44,7 @@ pub(crate) trait Source: Send + 'static {
 
     /// Returns whether no other relay has passed rows between those that this one has taken and the rows
     /// that it took before: then it knows all groups that have deferred rows since its last list of them.
-    fn is_alone(&self) -> bool {
+    fn is_alone(&mut self) -> bool {
         false
     }
 
