@@ -327,6 +327,88 @@ def test_what_waits_for_a_slot_is_handed_back_as_the_worker_stops() -> None:
     assert settled == [("waits", "release"), ("runs", "ack")]
 
 
+@pytest.mark.parametrize("concurrent", [1, 2])
+@pytest.mark.parametrize("cancels", [0, 1, 2, 9])
+def test_what_is_handed_back_is_so_also_where_that_takes_longer_than_the_grace(
+    concurrent: int, cancels: int
+) -> None:
+    begun: list[str] = []
+    released: set[str] = set()
+    tokens = ["runs", "waits", "waits-too"]
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield b"".join(lease_text(7, token) for token in tokens)
+        await asyncio.Event().wait()
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        *_, token, call = request.url.path.split("/")
+        if call == "stream":
+            return httpx.Response(200, content=stream())
+        if call == "settle":
+            await asyncio.sleep(0.2)
+            released.add(token)
+        return httpx.Response(204)
+
+    async def handle(payload: int, context: Context) -> None:
+        begun.append(context.lease.token)
+        await asyncio.Event().wait()
+
+    async def case() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
+        client = AsyncClient("http://duly", token="x", namespace="ns", http=http)
+        worker = Worker(client, "q", handle, concurrency=concurrent, ttr=3_600, grace=0.05)
+        work = asyncio.create_task(worker.run())
+        async with client:
+            await until("all are there", lambda: len(worker._running) == 3)
+            await until("some run", lambda: len(begun) == concurrent)
+            worker.stop()
+            for _ in range(cancels):
+                await asyncio.sleep(0.03)
+                work.cancel()
+            await asyncio.wait({work}, timeout=60)
+
+    asyncio.run(case())
+    assert begun == tokens[:concurrent]
+    assert released == set(tokens)
+
+
+def test_what_waits_for_a_slot_is_handed_back_though_the_server_is_away_for_long() -> None:
+    handed_back = asyncio.Event()
+    begun: list[str] = []
+    settled: Counter[str] = Counter()
+    text = lease_text(7, "runs") + lease_text(7, "waits")
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield text
+        await asyncio.Event().wait()
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        *_, token, call = request.url.path.split("/")
+        if call == "stream":
+            return httpx.Response(200, content=stream())
+        if call == "settle":
+            settled[token] += 1
+            if settled[token] < 7:  # more often than one request is repeated
+                return httpx.Response(502)
+            handed_back.set()
+        return httpx.Response(204)
+
+    async def handle(payload: int, context: Context) -> None:
+        begun.append(context.lease.token)
+        await asyncio.wait_for(handed_back.wait(), 30)
+
+    async def case() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
+        client = AsyncClient("http://duly", token="x", namespace="ns", http=http)
+        worker = Worker(client, "q", handle, concurrency=1, ttr=3_600, grace=60, backoff=QUICK)
+        async with client, running(worker):
+            await until("both are there", lambda: len(worker._running) == 2 and bool(begun))
+
+    asyncio.run(case())
+    assert begun == ["runs"]
+    assert settled == {"waits": 7, "runs": 7}
+
+
 def test_what_waited_for_a_slot_while_its_stream_ended_begins_only_if_its_lease_goes_on() -> None:
     open_slot = asyncio.Event()
     begun: list[str] = []

@@ -84,8 +84,8 @@ class Worker:
         self._undrained = 0
         self._slots = asyncio.Semaphore(concurrency)
         self._running: dict[asyncio.Task[None], Attempt] = {}
-        self._waiting: set[asyncio.Task[Any]] = set()
-        """Those of them that wait for a slot."""
+        self._waiting: set[asyncio.Future[Any]] = set()
+        """What those of them wait for that have no slot yet."""
 
     def stop(self) -> None:
         """Takes no more events; `run` returns when those that run have ended.
@@ -192,31 +192,40 @@ class Worker:
         Leases wait for one after a reconnection, and while threads outlast their attempts.
         """
         try:
-            await self._slot()
+            if not await self._slot():
+                if not self._stopping.is_set():
+                    text = "no slot for %s of %s; it is handed back"
+                    log.warning(text, attempt.lease.id, self.queue)
+                await self._settle(attempt.lease, release(), attempt.ends)
+                return
             try:
                 settlement = await self._run(attempt)
                 if settlement is not None:
                     await self._settle(attempt.lease, settlement, attempt.ends)
             finally:
                 attempt.when_over(self._slots.release)
-        except asyncio.TimeoutError:
-            log.warning("no slot for %s of %s; it is handed back", attempt.lease.id, self.queue)
-            await self._settle(attempt.lease, release(), attempt.ends)
         except asyncio.CancelledError:
             # What has been done is not to be done again, even if its settling was cut short.
-            last = self._settle(attempt.lease, attempt.settlement or release())
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(last, SETTLE_MAX)
+            await self._settle_last(attempt.lease, attempt.settlement or release())
 
-    async def _slot(self) -> None:
-        """Waits for a slot; a stop cancels those that do, as they have not begun."""
-        task = asyncio.current_task()
-        assert task is not None, "a worker runs attempts in tasks"
-        self._waiting.add(task)
+    async def _slot(self) -> bool:
+        """Waits for a slot, and returns whether there is one in time; a stop ends the waiting."""
+        if not self._slots.locked():
+            return await self._slots.acquire()
+        if self._stopping.is_set():
+            return False
+        # Not by `wait_for`, which may swallow a cancellation before Python 3.12.
+        waiting = asyncio.ensure_future(self._slots.acquire())
+        self._waiting.add(waiting)
         try:
-            await asyncio.wait_for(self._slots.acquire(), self._ttr * SLOT_WAIT)
+            await asyncio.wait({waiting}, timeout=self._ttr * SLOT_WAIT)
+        except asyncio.CancelledError:
+            if not waiting.cancel() and not waiting.cancelled():
+                self._slots.release()
+            raise
         finally:
-            self._waiting.discard(task)
+            self._waiting.discard(waiting)
+        return not waiting.cancel() and not waiting.cancelled()
 
     async def _run(self, attempt: Attempt) -> Settlement | None:
         """Runs an attempt that has a slot; `None` if its lease is lost, and with it its end."""
@@ -251,6 +260,15 @@ class Worker:
                 return None  # the event comes back when its lease ends
             await asyncio.sleep(pause)
 
+    async def _settle_last(self, lease: Lease, settlement: Settlement) -> None:
+        """Settles a lease once more and not for long; no other cancellation cuts that."""
+        last = asyncio.create_task(asyncio.wait_for(self._settle(lease, settlement), SETTLE_MAX))
+        while not last.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({last})
+        with contextlib.suppress(asyncio.TimeoutError):
+            last.result()
+
     async def _end_stream(self, streaming: asyncio.Task[None], grace: float) -> None:
         """Stops: nothing more is sent, and what was sent ends or is handed back."""
         await self._drain_stream(streaming)
@@ -282,7 +300,10 @@ class Worker:
                 await asyncio.wait({streaming}, timeout=DRAIN_AGAIN)
 
     async def _drain(self, grace: float) -> None:
-        """Waits for the handlers that run; cancels those that take longer than the grace period."""
+        """Waits for what runs, cancels what takes longer than the grace period.
+
+        What waits for a slot is handed back at once, as it has not begun.
+        """
         for waiting in self._waiting:
             waiting.cancel()
         running = list(self._running)
