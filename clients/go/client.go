@@ -136,7 +136,8 @@ type request struct {
 	method, path string
 	body         any
 	read         func(status int, text []byte) error
-	// wanted is the only status of success, where the response says nothing more.
+	// wanted is, of what returns nothing, the only status of a success with a body. Without a body any
+	// success is one: something on the way may make a 200 of a 204.
 	wanted int
 	// isOnce is whether it is sent once only, also where it may not have arrived.
 	isOnce bool
@@ -205,6 +206,9 @@ func (c *Client) sendOnce(ctx context.Context, r request, body []byte) error {
 	}
 	if response.StatusCode >= 300 {
 		return problemOf(response, text)
+	}
+	if r.wanted != 0 && len(text) == 0 {
+		return nil
 	}
 	if r.wanted != 0 && response.StatusCode != r.wanted {
 		return fmt.Errorf("no response of duly: its status is %d", response.StatusCode)
@@ -312,9 +316,19 @@ func (c *Client) Cancel(ctx context.Context, queue, id string) error {
 // Reschedule makes an event that waits due after a delay from now.
 func (c *Client) Reschedule(ctx context.Context, queue, id string, delay time.Duration) error {
 	path := queuePath(queue, "/events/"+url.PathEscape(id))
-	body, changed := map[string]any{"delay_ms": millis(delay)}, struct{}{}
+	body := map[string]any{"delay_ms": millis(delay)}
+	read := func(_ int, text []byte) error {
+		var changed struct {
+			DueMS *int64 `json:"due_ms"`
+		}
+		err := json.Unmarshal(text, &changed)
+		if err == nil && changed.DueMS == nil {
+			return errors.New("no response of duly: it has no due time")
+		}
+		return err
+	}
 	return c.send(ctx, request{
-		method: http.MethodPatch, path: path, body: body, read: into(&changed), wanted: http.StatusOK,
+		method: http.MethodPatch, path: path, body: body, read: read, wanted: http.StatusOK,
 	})
 }
 

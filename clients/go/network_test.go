@@ -129,7 +129,7 @@ func TestARedirectIsAnErrorAndIsNotFollowed(t *testing.T) {
 
 func TestASuccessOfSomethingElseIsNone(t *testing.T) {
 	lease := &duly.Lease{Token: "t"}
-	for _, text := range []string{"<h1>Log in</h1>", "", "{}"} {
+	for _, text := range []string{"<h1>Log in</h1>", "{}", "null", "0", `""`, "[]", `{"login": "/"}`, " "} {
 		requests, other, own := 0, 0, 0
 		client := standIn(t, func(response http.ResponseWriter, _ *http.Request) {
 			requests++
@@ -157,6 +157,33 @@ func TestASuccessOfSomethingElseIsNone(t *testing.T) {
 			if err := call(); err != nil || requests != 2 {
 				t.Errorf("%s, %q: %d requests: %v", name, text, requests, err)
 			}
+		}
+		requests, other, own = 0, http.StatusOK, http.StatusOK
+		if err := client.Reschedule(ctx, "q", "7", time.Second); err != nil || requests != 2 {
+			t.Errorf("reschedule, %q: %d requests: %v", text, requests, err)
+		}
+	}
+}
+
+func TestASuccessWithoutABodyIsOneOfWhatReturnsNothing(t *testing.T) {
+	lease := &duly.Lease{Token: "t"}
+	for _, status := range []int{200, 201, 202, 204, 205} {
+		requests := 0
+		client := standIn(t, func(response http.ResponseWriter, _ *http.Request) {
+			requests++
+			response.WriteHeader(status)
+		})
+		for n, err := range []error{
+			client.Settle(ctx, lease, duly.Ack(nil)), client.Extend(ctx, lease, time.Second),
+			client.Cancel(ctx, "q", "7"), client.Drain(ctx, "q", "s"),
+			client.Reschedule(ctx, "q", "7", time.Second),
+		} {
+			if err != nil {
+				t.Errorf("%d, call %d: %v", status, n, err)
+			}
+		}
+		if requests != 5 {
+			t.Errorf("%d: %d requests", status, requests)
 		}
 	}
 }

@@ -203,7 +203,9 @@ def test_a_redirect_is_an_error_and_is_not_followed(status: int) -> None:
     assert requests == ["POST", "DELETE", "PATCH", "GET"]
 
 
-@pytest.mark.parametrize("text", ["<h1>Log in</h1>", "", "{}"])
+@pytest.mark.parametrize(
+    "text", ["<h1>Log in</h1>", "{}", "null", "0", '""', "[]", '{"login": "/"}', " "]
+)
 def test_a_success_of_something_else_is_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def asleep(_: float) -> None: ...
 
@@ -211,7 +213,7 @@ def test_a_success_of_something_else_is_none(text: str, monkeypatch: pytest.Monk
     statuses: list[int] = []
 
     def respond(_: httpx.Request) -> httpx.Response:
-        return httpx.Response(statuses.pop(0), text=text or None)
+        return httpx.Response(statuses.pop(0), text=text)
 
     async def case() -> None:
         http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
@@ -228,11 +230,31 @@ def test_a_success_of_something_else_is_none(text: str, monkeypatch: pytest.Monk
             with pytest.raises(ConnectionFailed, match="no response of duly"):
                 await call()
             assert statuses == []
-        statuses[:] = [201, 202, 204, 206, 299]
-        with pytest.raises(ConnectionFailed, match="no response of duly"):
-            await client.reschedule("q", "7", 1)
+        for others in ([201, 202, 203, 206, 299], [200] * 5):
+            statuses[:] = others
+            with pytest.raises(ConnectionFailed, match="no response of duly"):
+                await client.reschedule("q", "7", 1)
+            assert statuses == []
 
     asyncio.run(case())
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 205])
+def test_a_success_without_a_body_is_one_of_what_returns_nothing(status: int) -> None:
+    requests: list[str] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        requests.append(request.url.path.split("/")[-1])
+        return httpx.Response(status)
+
+    http = httpx.Client(transport=httpx.MockTransport(respond))
+    client = Client("http://duly", token="x", namespace="ns", http=http)
+    lease = Lease("7", "t", datetime.now(timezone.utc), 1, 0, None, {}, b"7")
+    client.settle(lease, ack())
+    client.extend(lease, 1)
+    client.cancel("q", "7")
+    client.reschedule("q", "7", 1)
+    assert requests == ["settle", "extend", "7", "7"]
 
 
 @pytest.mark.parametrize("text", ["{}", "null", "7", '"leases"', "[null]", ""])

@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 
 import { pause, pauseAfter, within } from "./backoff.js";
 import { jsonOf, leaseTokenOf, named, span, timer, tokenOf, urlOf, whole } from "./checks.js";
-import type { EventView, Explanation, LeaseView, NewEvent, PushedEvent } from "./description.js";
+import type { ChangedEvent, EventView, Explanation, LeaseView, NewEvent, PushedEvent } from "./description.js";
 import type { Problem } from "./errors.js";
 import { askedPause, ConnectionError, DulyError, errorOf, mayPass, ProblemError, problemOf } from "./errors.js";
 import { PushManyError, reasonOf, UsageError } from "./errors.js";
@@ -113,7 +113,10 @@ interface Request<R> {
   readonly path: string;
   /** JSON. */
   readonly body?: string;
-  /** The only status of success, where the response says nothing more. */
+  /**
+   * Of what returns nothing: the only status of a success with a body. Without a body any success is
+   * one: something on the way may make a 200 of a 204.
+   */
   readonly wanted?: number;
   /** Reads the response. Default: takes it as it is. */
   readonly read?: (response: unknown) => R;
@@ -217,6 +220,12 @@ function pushedOf(results: readonly PushResult[], count: number, before: readonl
   throw all.length === 1 ? errorOf(problem) : new PushManyError(problem, [...before, ...all]);
 }
 
+/** Reads what became of an event that was changed. */
+function changed(response: unknown): void {
+  const due = (response as ChangedEvent).due_ms;
+  if (!Number.isInteger(due)) throw new Error("no response of duly: it has no due time");
+}
+
 /** Calls a server. It has no state but its options, and may be shared. */
 export class Client {
   readonly namespace: string;
@@ -278,7 +287,8 @@ export class Client {
   /** Makes an event that waits due after a delay from now, in milliseconds. */
   async reschedule(queue: string, id: string, delay: number): Promise<void> {
     const body = jsonOf({ delay_ms: span("delay", delay) });
-    await this.#send({ method: "PATCH", path: this.#event(queue, "events", id), body, wanted: 200 });
+    const path = this.#event(queue, "events", id);
+    await this.#send({ method: "PATCH", path, body, wanted: 200, read: changed });
   }
 
   /** Explains where an event is and what it waits for; also one that is over. */
@@ -391,10 +401,11 @@ export class Client {
         const response = await fetch(this.#url + path, { ...init, signal });
         if (!response.ok) throw await refusal(response);
         const text = await response.text();
+        if (wanted !== undefined && text === "") return undefined as R;
         if (wanted !== undefined && response.status !== wanted) {
           throw new Error(`no response of duly: its status is ${response.status}`);
         }
-        return read(text === "" ? undefined : JSON.parse(text));
+        return read(JSON.parse(text));
       });
     } catch (error) {
       if (error instanceof DulyError) throw error;

@@ -116,7 +116,7 @@ test.for([301, 302, 303, 307, 308])("a redirect is an error and is not followed:
   await expect(client.stream("q").next()).rejects.toThrow(new RegExp(`^${status} `));
 });
 
-test.for(["<h1>Log in</h1>", "", "{}"])("a success of something else is none: %j", async (text) => {
+test.for(["<h1>Log in</h1>", "{}", "null", "0", '""', "[]", '{"login": "/"}', " "])("a success of something else is none: %j", async (text) => {
   let requests = 0;
   let [other, own] = [200, 204];
   await using server = await standIn((_, response) => {
@@ -137,9 +137,29 @@ test.for(["<h1>Log in</h1>", "", "{}"])("a success of something else is none: %j
     await call();
     expect(requests).toBe(2);
   }
-  [requests, other, own] = [0, 201, 200];
+  for (const status of [201, 200]) {
+    [requests, other, own] = [0, status, 200];
+    await client.reschedule("q", "7", 1_000);
+    expect(requests).toBe(2);
+  }
+});
+
+test.for([200, 201, 202, 204, 205])("a success without a body is one of what returns nothing: %s", async (status) => {
+  let requests = 0;
+  await using server = await standIn((_, response) => {
+    requests += 1;
+    response.writeHead(status).end();
+  });
+  const client = new Client({ url: server.url, ...place });
+  const lease = { token: "t" };
+  await client.settle(lease, { outcome: "ack" });
+  await client.extend(lease, 1_000);
+  await client.cancel("q", "7");
+  await client.drain("q", "s");
   await client.reschedule("q", "7", 1_000);
-  expect(requests).toBe(2);
+  expect(requests).toBe(5);
+  await expect(client.get("q", "7")).rejects.toThrow(ConnectionError);
+  await expect(client.explain("q", "7")).rejects.toThrow(ConnectionError);
 });
 
 test("a worker that is throttled waits as long as the server asks", async () => {

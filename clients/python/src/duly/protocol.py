@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from time import monotonic
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import httpx
 
@@ -139,7 +139,10 @@ class Call(Generic[T]):
     lasts: float = math.inf
     """For how many seconds more it is of use: no pause that the server asks for outlasts that."""
     wanted: int | None = None
-    """The only status of success, where the response says nothing more."""
+    """Of what returns nothing: the only status of a success with a body.
+
+    Without a body any success is one: something on the way may make a 200 of a 204.
+    """
 
 
 def _lease(token: str) -> str:
@@ -156,6 +159,11 @@ def _queue(queue: str) -> str:
 
 def _nothing(_status: int, _value: Any) -> None:
     return None
+
+
+def _changed(_status: int, value: Any) -> None:
+    if type(value["due_ms"]) is not int:
+        raise TypeError("a due time is a whole number")
 
 
 def _json(value: object) -> bytes:
@@ -198,7 +206,7 @@ def cancel(queue: str, event: str) -> Call[None]:
 def reschedule(queue: str, event: str, delay: Span) -> Call[None]:
     path = f"{_queue(queue)}/events/{checked_name('id', event)}"
     body = _json({"delay_ms": span_ms("delay", delay)})
-    return Call("PATCH", path, body, _nothing, wanted=200)
+    return Call("PATCH", path, body, _changed, wanted=200)
 
 
 def explain(queue: str, event: str) -> Call[dict[str, Any]]:
@@ -267,6 +275,8 @@ def response_of(call: Call[T], response: httpx.Response) -> T:
     if response.status_code >= 300:
         raise problem_error(response.status_code, response.text, response.headers)
     try:
+        if call.wanted is not None and not response.content:
+            return cast("T", None)
         if call.wanted not in (None, response.status_code):
             raise ValueError(f"the status is {response.status_code}")
         return call.read(response.status_code, response.json() if response.content else None)
