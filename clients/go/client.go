@@ -66,7 +66,7 @@ func NewClient(server, token, namespace string) (*Client, error) {
 		}
 		return value
 	}
-	server = strings.TrimRight(or(server, "DULY_URL", "http://127.0.0.1:7777"), "/")
+	server = strings.TrimRight(strings.TrimSpace(or(server, "DULY_URL", "http://127.0.0.1:7777")), "/")
 	token, namespace = or(token, "DULY_TOKEN", ""), or(namespace, "DULY_NAMESPACE", "")
 	if token == "" || namespace == "" {
 		return nil, errors.New("duly: no token or no namespace; give both, or set DULY_TOKEN and DULY_NAMESPACE")

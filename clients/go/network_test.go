@@ -188,6 +188,21 @@ func TestASuccessWithoutABodyIsOneOfWhatReturnsNothing(t *testing.T) {
 	}
 }
 
+func TestAURLHasNoSpaceAroundIt(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		if request.URL.Path != "/v1/ns/queues/q/leases" {
+			response.WriteHeader(http.StatusBadRequest)
+		}
+		fmt.Fprint(response, "[]")
+	}))
+	t.Cleanup(server.Close)
+	for _, url := range []string{server.URL + " ", " " + server.URL, server.URL + "/\n"} {
+		client := must[*duly.Client](t)(duly.NewClient(url, "x", "ns"))
+		_, err := client.Lease(ctx, "q", 1, time.Second, 0)
+		check(t, err)
+	}
+}
+
 func TestLeasesThatAreNoneAreNoResponseOfDuly(t *testing.T) {
 	for _, text := range []string{"{}", "null", "7", `"leases"`, ""} {
 		client := standIn(t, func(response http.ResponseWriter, _ *http.Request) { fmt.Fprint(response, text) })

@@ -433,6 +433,13 @@ def test_what_is_no_url_is_refused_at_once(url: str, monkeypatch: pytest.MonkeyP
             client(token="x", namespace="ns")
 
 
+@pytest.mark.parametrize("url", ["http://duly:7777 ", " http://duly:7777", "http://duly:7777/\n"])
+def test_a_url_has_no_space_around_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Client(url, token="x", namespace="ns").options.url == "http://duly:7777"
+    monkeypatch.setenv("DULY_URL", url)
+    assert Client(token="x", namespace="ns").options.url == "http://duly:7777"
+
+
 def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DULY_URL", "")
     assert Client("", token="x", namespace="ns").options.url == "http://127.0.0.1:7777"

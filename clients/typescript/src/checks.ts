@@ -24,8 +24,9 @@ export function leaseTokenOf(token: string): string {
 
 /** Returns a URL that is one: to try another one again and again would not help. */
 export function urlOf(text: string): string {
+  const url = text.trim();
   try {
-    if (/^https?:$/.test(new URL(text).protocol)) return text.replace(/\/+$/, "");
+    if (/^https?:$/.test(new URL(url).protocol)) return url.replace(/\/+$/, "");
   } catch {
     // It is said below.
   }

@@ -253,6 +253,11 @@ test("what is no URL is refused at once, and an empty variable is none", async (
     vi.stubEnv("DULY_TOKEN", "x");
     vi.stubEnv("DULY_NAMESPACE", "ns");
     expect(await new Client({ url: "", token: "", namespace: "" }).lease("q")).toEqual([]);
+    for (const url of [`${server.url} `, ` ${server.url}`, `${server.url}/\n`]) {
+      expect(await new Client({ url, ...place }).lease("q")).toEqual([]);
+      vi.stubEnv("DULY_URL", url);
+      expect(await new Client(place).lease("q")).toEqual([]);
+    }
     vi.stubEnv("DULY_URL", "");
     expect(() => new Client()).not.toThrow();
   } finally {

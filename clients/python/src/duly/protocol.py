@@ -108,6 +108,7 @@ class Options:
 
 def _checked_url(url: str) -> str:
     """Returns a URL that is one; to try another one again and again would not help."""
+    url = url.strip()
     try:
         parsed = httpx.URL(url)
         is_one = parsed.scheme in ("http", "https") and parsed.host != ""
