@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use duly::{Bus, CancelOutcome};
 use duly::prelude::*;
+use duly::{Bus, CancelOutcome};
 
 /// Every file of a folder, one after the other.
 fn bytes(folder: &Path) -> Vec<u8> {

@@ -133,13 +133,15 @@ async fn step(
     }
     if let Some((week, is_overdue)) = due_week {
         match drop_due(client, scope, week).await {
-            Ok(Ok(records)) => {
-                pruned.records = records.unsigned_abs();
-                pruned.more = true; // the next week may be due as well
-            }
-            Ok(Err(version)) => return Ok(Err(version)),
             Err(fault) if fault::is_locked(&fault) => deferred(week, is_overdue),
-            Err(fault) => return Err(fault),
+            dropped => {
+                let with = |records: i64| Pruned {
+                    records: records.unsigned_abs(),
+                    more: true, // the next week may be due as well
+                    ..pruned
+                };
+                return Ok(dropped?.map(with));
+            }
         }
     }
     Ok(Ok(pruned))
@@ -164,17 +166,17 @@ async fn drop_due(
 /// Logs that a week is in use and stays for now.
 fn deferred(week: i32, is_overdue: bool) {
     let table = weeks::table(week);
-    panics::reported(|| {
-        if is_overdue {
+    if is_overdue {
+        panics::reported(|| {
             tracing::warn!(
                 table,
                 "records that should have gone a day ago stay, as the journal is in use: loads take \
                  long, a dump is under way, or a transaction that has read it is left open"
             );
-        } else {
-            tracing::debug!(table, "a week of records is in use, and stays for now");
-        }
-    });
+        });
+    } else {
+        panics::reported(|| tracing::debug!(table, "a week of records is in use, and stays"));
+    }
 }
 
 async fn begin<'a>(client: &'a mut Client, scope: &Scope) -> Result<Transaction<'a>, PgError> {

@@ -1,4 +1,4 @@
-//! What starting and stopping a sweep has in common for all that it may be over.
+//! The start and the stop of a sweep, whatever it is over.
 
 use std::collections::BTreeSet;
 
