@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::EventId;
+use duly::event::{BucketId, BucketKey};
 use duly::journal::Keep;
 use duly::store::operation::{AttemptOutcome, PushOutcome, StoreOp};
 use duly::store::{DedupWindow, EmbeddedStore, Store};
 use duly::time::{Timestamp, When};
+use futures_util::FutureExt;
 
 use crate::embedded::damage::history;
 use crate::embedded::harness::*;
@@ -163,6 +165,49 @@ fn a_bucket_that_takes_pushes_again_does_so_after_a_restart() {
             assert_eq!(verdict(&store, older), PushOutcome::TooOld, "{ahead:?}");
             store.check().expect("all is in its place");
         }
+    }
+}
+
+/// What was noted last counts, and not what a clock that was ahead had noted: a row of that stays for
+/// another bucket.
+#[test]
+fn ids_that_were_forgotten_before_their_time_stay_so_after_a_restart() {
+    let window = DedupWindow {
+        keep_for: Duration::ZERO,
+        max: 1,
+        cap: 1,
+        ..DedupWindow::default()
+    };
+    let (soon, ms) = (Duration::from_secs(50), Duration::from_millis);
+    let of = |made: Duration, bucket: BucketId, n| {
+        let mut new = event(n, When::Now, 3);
+        Arc::make_mut(&mut new.envelope).id = EventId::from_parts(START + made, bucket, n);
+        new
+    };
+    let place = Place::new();
+    let open_after = |span: Duration| {
+        place.clock.set(START + span);
+        EmbeddedStore::open_with(place.path(), place.options().window(window)).expect("a store")
+    };
+    let (mine, other) = (key(), BucketKey::new(key().queue, BucketId(1)));
+    let store = open_after(HOUR);
+    (1..=4).for_each(|n| end(&store, of(HOUR + soon + ms(n), mine.bucket, n)));
+    let stays = of(HOUR, other.bucket, 1);
+    let id = stays.envelope.id;
+    for op in [StoreOp::Push(vec![stays]), StoreOp::Cancel { id }] {
+        let answer = store.apply(&other, op).now_or_never();
+        answer.expect("at once").expect("no failure");
+    }
+    drop(store);
+    let store = open_after(Duration::ZERO);
+    (5..=8).for_each(|n| end(&store, of(soon + ms(n), mine.bucket, n)));
+    drop(store);
+    for n in [10, 20] {
+        let store = open_after(Duration::ZERO);
+        let may_be_one = verdict(&store, of(soon, mine.bucket, n));
+        assert_eq!(may_be_one, PushOutcome::TooOld);
+        let later = of(soon + ms(n), mine.bucket, n);
+        assert_eq!(verdict(&store, later), PushOutcome::Accepted);
     }
 }
 

@@ -316,7 +316,7 @@ impl Scan {
         connection: &Connection,
         now: Timestamp,
     ) -> rusqlite::Result<TombstoneRows> {
-        let (rows, damaged) = TombstoneRows::read(connection, &mut self.shards)?;
+        let (rows, damaged) = TombstoneRows::read(connection, now, &mut self.shards)?;
         if damaged > 0 {
             let why = format!(
                 "{damaged} lists of ids that ended are damaged: pushes of ids that were made \

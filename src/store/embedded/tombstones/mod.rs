@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use rusqlite::Connection;
 
-use crate::core::engine::Tombstone;
+use crate::core::engine::{ForgottenIds, ID_AHEAD_MAX, Tombstone};
 use crate::event::BucketKey;
 use crate::store::embedded::change::{Changes, WindowChange};
 use crate::time::Timestamp;
@@ -35,8 +35,8 @@ pub(super) struct TombstoneRows {
     /// The number of the first tombstone of a bucket that is not known: no row says that it was
     /// dropped.
     first: u64,
-    /// For each bucket the row that says last what was dropped, and the watermark there.
-    drops: HashMap<Option<BucketKey>, (i64, Option<Timestamp>)>,
+    /// For each bucket the row that says last what was dropped, and which ids may have been.
+    drops: HashMap<Option<BucketKey>, (i64, ForgottenIds)>,
     /// For each row how many tombstones of it count, and for how many buckets it says last what was
     /// dropped.
     live: BTreeMap<i64, usize>,
@@ -82,7 +82,7 @@ pub(super) trait Windows {
     /// The watermark of a bucket, instead of what was said of it before, as it may be lower; `None`:
     /// all buckets have at least this one.
     fn watermark(&mut self, bucket: Option<&BucketKey>, until: Timestamp);
-    /// That of ids of a bucket whose time was still to come.
+    /// That of ids of a bucket whose time is still to come.
     fn watermark_ahead(&mut self, bucket: &BucketKey, until: Timestamp);
 }
 
@@ -165,7 +165,9 @@ impl TombstoneRows {
         if self.empty.len() <= EMPTY_MAX {
             return (Vec::new(), all);
         }
-        let empty = self.empty.iter().filter(|bucket| !is_changed(bucket));
+        // That of ids to come is of one bucket alone, which keeps it until then.
+        let is_free = |bucket: &&BucketKey| !is_changed(bucket) && !self.has_ahead(bucket, now);
+        let empty = self.empty.iter().filter(is_free);
         let empty = empty.map(|bucket| (self.until(Some(bucket)), bucket));
         let mut empty: Vec<_> = empty.collect();
         empty.sort_unstable();
@@ -178,8 +180,16 @@ impl TombstoneRows {
     }
 
     fn until(&self, bucket: Option<&BucketKey>) -> Option<Timestamp> {
-        let (_, until) = self.drops.get(&bucket.cloned())?;
-        *until
+        let (_, ids) = self.drops.get(&bucket.cloned())?;
+        ids.until
+    }
+
+    /// Returns whether a bucket has forgotten ids whose time is still to come; none that is accepted
+    /// has a later time.
+    fn has_ahead(&self, bucket: &BucketKey, now: Timestamp) -> bool {
+        let drops = self.drops.get(&Some(bucket.clone()));
+        let ahead = drops.and_then(|(_, ids)| ids.ahead);
+        ahead.is_some_and(|until| until > now && until <= now + ID_AHEAD_MAX)
     }
 
     /// Takes over what was committed.
@@ -229,8 +239,9 @@ impl TombstoneRows {
             drops,
         } = group;
         *self.live.entry(row).or_default() += many + usize::from(drops.is_some());
-        if let Some(Drops { until, .. }) = drops
-            && let Some((before, _)) = self.drops.insert(bucket.clone(), (row, until))
+        if let Some(Drops { until, ahead, .. }) = drops
+            && let ids = (ForgottenIds { until, ahead })
+            && let Some((before, _)) = self.drops.insert(bucket.clone(), (row, ids))
         {
             less_of(&mut self.live, &mut self.dead, before, 1);
         }
@@ -255,14 +266,19 @@ impl TombstoneRows {
     /// next transaction, and its tombstones are gone.
     pub(super) fn read(
         connection: &Connection,
+        now: Timestamp,
         windows: &mut impl Windows,
     ) -> rusqlite::Result<(Self, usize)> {
         let mut rows = Self::default();
         let mut left: HashMap<BucketKey, u64> = HashMap::new();
+        let mut ahead: BTreeMap<BucketKey, Timestamp> = BTreeMap::new();
         // First what was dropped: the last rows say it of the first ones.
         each_row(connection, |_, groups| {
             for found in groups.into_iter().flatten() {
                 if let (Some(bucket), Some(drops)) = (found.bucket, found.drops) {
+                    if let Some(until) = drops.ahead {
+                        ahead.insert(bucket.clone(), until); // may be earlier than it was before
+                    }
                     let known = left.entry(bucket).or_default();
                     *known = drops.left.max(*known);
                 }
@@ -288,6 +304,10 @@ impl TombstoneRows {
                 rows.dead.push_back(number);
             }
         })?;
+        // Any other is of no use any more, and would bring its bucket back.
+        for (bucket, until) in ahead.iter().filter(|(_, until)| **until > now) {
+            windows.watermark_ahead(bucket, *until);
+        }
         rows.first = left.values().copied().fold(rows.first, u64::max);
         Ok((rows, damaged))
     }
@@ -311,10 +331,6 @@ impl TombstoneRows {
         }
         if let Some(until) = found.drops.and_then(|drops| drops.until) {
             windows.watermark(found.bucket.as_ref(), until);
-        }
-        let ahead = found.drops.and_then(|drops| drops.ahead);
-        if let (Some(bucket), Some(until)) = (&found.bucket, ahead) {
-            windows.watermark_ahead(bucket, until);
         }
         self.add(Group {
             row,

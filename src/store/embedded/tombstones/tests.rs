@@ -77,7 +77,8 @@ impl Side {
     /// What another process reads.
     fn read(&self) -> (TombstoneRows, WindowLog) {
         let mut seen = WindowLog::default();
-        let (rows, damaged) = TombstoneRows::read(&self.connection, &mut seen).expect("the rows");
+        let (rows, damaged) =
+            TombstoneRows::read(&self.connection, NOW, &mut seen).expect("the rows");
         assert_eq!(damaged, 0);
         (rows, seen)
     }
@@ -105,7 +106,8 @@ impl Windows for WindowLog {
     }
 
     fn watermark_ahead(&mut self, bucket: &BucketKey, until: Timestamp) {
-        self.ahead.insert(bucket.clone(), until);
+        let before = self.ahead.insert(bucket.clone(), until);
+        assert_eq!(before, None, "of {bucket}");
     }
 }
 
@@ -154,12 +156,8 @@ fn of_a_row_that_was_dropped_in_part_the_rest_comes_back() {
     };
     side.write(many);
     side.write(dropped(3));
-    side.write(WindowChange {
-        ahead: Some(made(9)),
-        ..dropped(3)
-    });
+    side.write(dropped(3));
     let (_, seen) = side.read();
-    assert_eq!(seen.ahead, BTreeMap::from([(bucket(3), made(9))]));
     let left: Vec<_> = seen.known.into_iter().map(|(_, id)| id).collect();
     let expected: Vec<_> = (3..=5).map(|entropy| one(entropy).id).collect();
     assert_eq!(left, expected);
@@ -179,4 +177,49 @@ fn no_watermark_of_every_bucket_is_later_than_now() {
     }
     let (_, seen) = side.read();
     assert!(seen.all.is_some_and(|all| all < NOW), "{:?}", seen.all);
+}
+
+/// What is said last counts: a clock was far ahead when what was dropped before was noted.
+#[test]
+fn the_last_watermark_of_ids_to_come_is_read_unless_its_time_has_come() {
+    let mut side = Side::new();
+    let at = |secs| Some(NOW + std::time::Duration::from_secs(secs));
+    let marks = [
+        (1, vec![at(3_600), at(50)], at(50)),
+        (2, vec![at(20), at(50)], at(50)),
+        (3, vec![at(3_600), Some(NOW)], None),
+        (4, vec![None], None),
+    ];
+    for (number, all, _) in &marks {
+        for (entropy, ahead) in all.iter().enumerate() {
+            side.write(ended(*number, entropy as u64));
+            side.write(ended(*number, 9 + entropy as u64)); // so that no row goes
+            side.write(WindowChange {
+                ahead: *ahead,
+                ..dropped(*number)
+            });
+        }
+    }
+    let (_, seen) = side.read();
+    for (number, _, expected) in &marks {
+        let found = seen.ahead.get(&bucket(*number)).copied();
+        assert_eq!(found, *expected, "of bucket {number}");
+    }
+}
+
+/// That of every bucket would close each of them.
+#[test]
+fn a_watermark_of_ids_to_come_stays_however_many_buckets_go() {
+    let mut side = Side::new();
+    let ahead = NOW + std::time::Duration::from_secs(50);
+    for number in 0..2 * EMPTY_MAX as u64 {
+        side.write(ended(number, 1));
+        side.write(WindowChange {
+            ahead: (number == 0).then_some(ahead),
+            ..dropped(number)
+        });
+    }
+    let (_, seen) = side.read();
+    assert_eq!(seen.ahead, BTreeMap::from([(bucket(0), ahead)]));
+    assert!(side.rows.drops.len() <= EMPTY_MAX + 3);
 }
