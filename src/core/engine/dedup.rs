@@ -224,6 +224,12 @@ impl DedupState {
             .filter(|until| !is_ahead(*until, now_us))
     }
 
+    /// Returns whether ids were forgotten whose time is still to come.
+    pub(super) fn has_ahead(&self, now_us: u64) -> bool {
+        let ahead = self.ahead(now_us);
+        ahead.is_some_and(|until| until.as_millis() > now_us / 1_000)
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
         if self.order.len() != self.known.len() {
             return Err("the two indexes of the tombstones differ in length".into());

@@ -23,10 +23,14 @@ impl<B: Clone> Bucket<B> {
         self.dedup.len()
     }
 
-    /// Returns whether nothing of it is worth keeping: no events, tombstones or unique keys.
+    /// Returns whether nothing of it is worth keeping: no events, tombstones or unique keys, and no
+    /// watermark of ids whose time is still to come.
     #[must_use]
-    pub(crate) fn is_idle(&self) -> bool {
-        self.entries.is_empty() && self.dedup.len() == 0 && self.uniques.is_empty()
+    pub(crate) fn is_idle(&self, now_us: u64) -> bool {
+        self.entries.is_empty()
+            && self.dedup.len() == 0
+            && self.uniques.is_empty()
+            && !self.dedup.has_ahead(now_us)
     }
 
     /// Returns whether a tombstone is older than any is kept.

@@ -46,7 +46,7 @@ impl<B: Clone> Shards<B> {
                     continue;
                 };
                 let is_unused = shard.used_us.load(Ordering::Relaxed) <= unused_until;
-                match is_unused && bucket.is_idle() {
+                match is_unused && bucket.is_idle(now_us) {
                     true => idle.push(key.clone()),
                     false if is_unused || bucket.is_old(now_us) => {
                         forgotten += bucket.remembered();
@@ -57,13 +57,14 @@ impl<B: Clone> Shards<B> {
             }
         }
         if !idle.is_empty() {
-            self.remove(&idle, unused_until);
+            self.remove(&idle, now_us);
         }
         unused
     }
 
     /// Removes buckets that are still idle and unused.
-    fn remove(&self, keys: &[BucketKey], unused_until: u64) {
+    fn remove(&self, keys: &[BucketKey], now_us: u64) {
+        let unused_until = now_us.saturating_sub(UNUSED_US);
         let mut buckets = self.buckets.write();
         for key in keys {
             let Some(shard) = buckets.get(key).cloned() else {
@@ -72,7 +73,7 @@ impl<B: Clone> Shards<B> {
             let Some(bucket) = shard.bucket.try_lock() else {
                 continue;
             };
-            if !bucket.is_idle() || shard.used_us.load(Ordering::Relaxed) > unused_until {
+            if !bucket.is_idle(now_us) || shard.used_us.load(Ordering::Relaxed) > unused_until {
                 continue;
             }
             shard.is_gone.store(true, Ordering::Relaxed);
@@ -82,5 +83,34 @@ impl<B: Clone> Shards<B> {
             buckets.remove(key);
             self.present.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::engine::DedupWindow;
+    use crate::event::{BucketId, QueueName};
+    use crate::store::shards::WakeRule;
+    use crate::time::Timestamp;
+
+    #[test]
+    fn a_bucket_that_has_forgotten_ids_to_come_stays_until_their_time() {
+        let shards = Shards::<u64>::new(DedupWindow::default());
+        let queue = QueueName::new("orders").expect("a legal name");
+        let key = BucketKey::new(queue, BucketId(0));
+        let now = Timestamp::from_millis(1_700_000_000_000);
+        let ahead = now + std::time::Duration::from_secs(50);
+        shards.change(&key, WakeRule::Known, |bucket| {
+            bucket.raise_watermark_ahead(ahead);
+        });
+        let sweep_at = |at: Timestamp| {
+            for _ in 0..2 * SWEEP_EVERY {
+                shards.sweep(at.as_micros());
+            }
+            shards.known(&key).is_some()
+        };
+        assert!(sweep_at(now), "what it has forgotten is known nowhere else");
+        assert!(!sweep_at(ahead), "it is of no use any more");
     }
 }
