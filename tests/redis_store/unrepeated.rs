@@ -5,24 +5,112 @@ use std::time::Duration;
 
 use duly::event::{State, UNIQUE_HEADER};
 use duly::records::NodeId;
+use duly::store::Store;
 use duly::store::operation::{Fetch, PushOutcome, Reply, StoreOp};
-use duly::time::When;
+use duly::time::{Timestamp, When};
 
 use crate::redis_store::faulty::{fail_after, has_failed, load};
-use crate::redis_store::kit::{Bare, NODE, fresh, hex};
+use crate::redis_store::kit::{Bare, NODE, fresh, hex, until};
 use crate::redis_store::overwritten::{Overwritten, opened};
 use crate::servers::Redis;
 
-/// A settle that failed is followed by a drop that names the same event.
-#[tokio::test]
-async fn a_unique_key_stays_reserved_whatever_a_settle_that_failed_has_left() {
+/// What comes between a settle that failed and its repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Between {
+    /// A drop that names the same event.
+    Drop,
+    /// Nothing but the push of the key.
+    Nothing,
+    /// The event was to expire, and would have by now.
+    Expiry,
+}
+
+async fn stays_reserved(between: Between) {
     let server = Redis::plain();
     drop(Bare::open(&fresh(&server.url()).0).await); // it removes libraries of others
     load(&server);
     let mut ended = 0;
     for writes in 0..14 {
-        let what = format!("a settle after {writes} writes");
+        let what = format!("a settle after {writes} writes, then {between:?}");
         let bare = Bare::open(&fresh(&server.url()).0).await;
+        let expires_in = Duration::from_millis(500);
+        let id = bare
+            .push_with(|envelope| {
+                envelope.unique = Some("one a day".to_owned());
+                let day = (UNIQUE_HEADER.to_owned(), "86400000".to_owned());
+                envelope.headers.push(day);
+                let expires = envelope.pushed + expires_in;
+                envelope.expires = (between == Between::Expiry).then_some(expires);
+            })
+            .await;
+        assert_eq!(bare.fetch(1, 1).await.expect("a fetch"), [id]);
+        fail_after(&server, writes);
+        let _ = bare.ack(1, &[id]).await; // it may have failed
+        has_failed(&server);
+        if between == Between::Drop {
+            let (ids, by) = (vec![id], None);
+            let dropped = bare.apply(StoreOp::Drop { ids, by }).await;
+            dropped.expect("a drop");
+        }
+        ended += usize::from(bare.state(id).await == State::Done);
+
+        let another = || {
+            let mut other = bare.plain(bare.new_id(), When::Now);
+            std::sync::Arc::make_mut(&mut other.envelope).unique = Some("one a day".to_owned());
+            StoreOp::Push(vec![other])
+        };
+        let end = Timestamp::from_micros_up(bare.store.now_us()) + expires_in;
+        if between == Between::Expiry {
+            until("it would have expired", async || {
+                Timestamp::from_micros_up(bare.store.now_us()) > end
+            })
+            .await;
+        }
+        for _ in 0..2 {
+            let pushed = bare.apply(another()).await;
+            let Ok(Reply::Pushed(reports)) = pushed else {
+                panic!("{what}: {pushed:?}");
+            };
+            assert_eq!(reports[0].verdict, PushOutcome::Duplicate(id), "{what}");
+        }
+        assert_eq!(bare.ack(1, &[id]).await.expect("a repeat"), [true]);
+        let pushed = bare.apply(another()).await.expect("a push");
+        let Reply::Pushed(reports) = pushed else {
+            panic!("{what}: {pushed:?}");
+        };
+        assert_eq!(reports[0].verdict, PushOutcome::Duplicate(id), "{what}");
+        let mut found = bare.store.audit_whole().await.unwrap();
+        found.retain(|it| it.contains("unique")); // counts may be wrong until a reap
+        assert_eq!(found, [""; 0], "{what}");
+    }
+    assert!(ended > 3, "only {ended} ended");
+}
+
+#[tokio::test]
+async fn a_unique_key_stays_reserved_whatever_a_settle_that_failed_has_left() {
+    stays_reserved(Between::Drop).await;
+}
+
+#[tokio::test]
+async fn a_unique_key_stays_reserved_whoever_pushes_it_before_the_settle_is_repeated() {
+    stays_reserved(Between::Nothing).await;
+}
+
+#[tokio::test]
+async fn a_unique_key_stays_reserved_by_one_that_was_done_and_would_have_expired() {
+    stays_reserved(Between::Expiry).await;
+}
+
+/// A key of a wrong type fails a drop before it writes anything, whatever a settle has left.
+#[tokio::test]
+async fn a_drop_that_cannot_reserve_a_key_has_written_nothing() {
+    let server = Redis::plain();
+    drop(Bare::open(&fresh(&server.url()).0).await); // it removes libraries of others
+    load(&server);
+    let mut failed = 0;
+    for writes in 0..14 {
+        let (url, prefix) = fresh(&server.url());
+        let bare = Bare::open(&url).await;
         let id = bare
             .push_with(|envelope| {
                 envelope.unique = Some("one a day".to_owned());
@@ -34,20 +122,17 @@ async fn a_unique_key_stays_reserved_whatever_a_settle_that_failed_has_left() {
         fail_after(&server, writes);
         let _ = bare.ack(1, &[id]).await; // it may have failed
         has_failed(&server);
+        let states = || server.cli(&["HGETALL", &format!("{prefix}:{{letters:0}}:state")]);
+        let before = states();
+        let overwritten = Overwritten::new(&server, &prefix, "holds");
         let (ids, by) = (vec![id], None);
-        let dropped = bare.apply(StoreOp::Drop { ids, by }).await;
-        dropped.expect("a drop");
-        ended += usize::from(bare.state(id).await == State::Done);
-
-        let mut other = bare.plain(bare.new_id(), When::Now);
-        std::sync::Arc::make_mut(&mut other.envelope).unique = Some("one a day".to_owned());
-        let pushed = bare.apply(StoreOp::Push(vec![other])).await;
-        let Ok(Reply::Pushed(reports)) = pushed else {
-            panic!("{what}: {pushed:?}");
-        };
-        assert_eq!(reports[0].verdict, PushOutcome::Duplicate(id), "{what}");
+        let drop = StoreOp::Drop { ids, by };
+        failed += usize::from(bare.apply(drop.clone()).await.is_err());
+        assert_eq!(states(), before, "after {writes} writes");
+        server.cli(&["DEL", &overwritten.key]);
+        bare.apply(drop).await.expect("a drop");
     }
-    assert!(ended > 3, "only {ended} ended");
+    assert!(failed > 3, "only {failed} failed");
 }
 
 /// A key of a wrong type fails a settle before it writes anything.

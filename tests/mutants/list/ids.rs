@@ -22,7 +22,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "redis-unique-key-by-the-order-of-texts",
         "Redis: whether an event with a unique key has ended follows the locale of the server",
         &[put(
-            "lua::taken",
+            "replace_one",
             "has_ended($it.kind)",
             r#"$it.kind >= "a""#,
         )],

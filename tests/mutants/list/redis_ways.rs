@@ -171,8 +171,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Ids.bug(
         "redis-reserved-key-freed-by-another",
         "Redis: the unique key of a done event is free again where a settle failed and a drop ends the rest",
-        &[never("lua::finish", "unique_for")],
+        &[put("hold_left", "local period = «unique» and", "false")],
         redis_store("a_unique_key_stays_reserved_whatever_a_settle_that_failed_has_left"),
+    ),
+    Ids.bug(
+        "redis-reserved-key-taken-before-the-repeat",
+        "Redis: the unique key of a done event is free where a settle failed, until its repeat",
+        &[put("replace_one", "(replaces or not «hold_left($id, $it, read_body($id))»)", "false")],
+        redis_store("a_unique_key_stays_reserved_whoever_pushes_it_before_the_settle_is_repeated"),
     ),
     Records.bug(
         "redis-settle-fails-behind-its-writes",

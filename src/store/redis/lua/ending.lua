@@ -167,6 +167,7 @@ end
 local function check_keys()
   call("LLEN", PAST)
   call("HLEN", UNIQUE)
+  call("ZCARD", HOLDS)
   call("ZCARD", DEAD)
   call("ZCARD", DELAY)
 end
@@ -205,6 +206,16 @@ local function hold_unique(id, unique, period)
   call("ZADD", HOLDS, now_ms + period, unique)
 end
 
+-- Reserves the unique key of an event that a settle which failed has left, and returns whether it did.
+local function hold_left(id, it, body)
+  local _, unique = keys_of(body)
+  local period = unique and (it.kind == "d" or it.kind == "x") and unique_for(body)
+  if period then
+    hold_unique(id, unique, period)
+  end
+  return period
+end
+
 -- Records the end of an event that is not leased. `due` is its due time, ms, both encoded.
 local function note_end(id, outcome, due, moved, body, by)
   note(id, outcome, "\0", 0, due, moved, ZERO .. ZERO, ZERO, (keys_of(body)), nil,
@@ -222,9 +233,7 @@ local function finish(id, kind, it, due, body)
   if key then
     call("ZREM", BY_KEY, key_entry(key, id))
   end
-  if unique and (kind == "d" or kind == "x") and unique_for(body) then -- left by a settle that failed
-    hold_unique(id, unique, unique_for(body))
-  else
+  if not hold_left(id, it, body) then
     free_unique(id, unique)
   end
 end

@@ -30,6 +30,7 @@ local function end_if_expired(id)
   elseif kind == "S" or kind == "R" then
     body = read_body(id)
   elseif has_ended(kind) and call("HSTRLEN", BODY, id) > 0 then -- left by a call that failed
+    check_keys()
     finish_noted(id, kind, it, it.due, read_body(id))
     call("ZREM", DELAY, id)
   end
@@ -93,8 +94,12 @@ local function cancel_one(id, it, body)
 end
 
 -- Takes the unique key of an event for another that `replaces` it: cancels one whose handler has not
--- started. Returns whether it was cancelled; or "overdue" where its lease is to be ended first.
+-- started. Returns whether it was cancelled; or "overdue" where its lease is to be ended first, or "free"
+-- where a call that failed has left it the key, unless that is to be reserved.
 local function replace_one(id, it, replaces)
+  if it and (it.kind == "D" or has_ended(it.kind)) then
+    return (replaces or not hold_left(id, it, read_body(id))) and "free"
+  end
   local is_leased = it and it.kind == "L"
   local deadline = is_leased and it.timed and tonumber(redis.pcall("ZSCORE", LEASE, id))
   if deadline and deadline <= now_ms and byte(ARGV.now, -1) ~= 32 then

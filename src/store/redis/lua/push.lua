@@ -183,6 +183,17 @@ end
 local function taken(i, unique, replaces)
   write()
   local other = call("HGET", UNIQUE, unique)
+  local useless = other and #other == 16 and not own[other] and call("ZSCORE", EXPIRY, other)
+  if useless and tonumber(useless) <= now then
+    local is_ended = end_one_if_expired(other)
+    look_at_forgotten(call("HGET", META, "forgotten"))
+    rereads = true
+    if is_ended then
+      reply[#reply + 1] = { i, 6, dues[i], other }
+      return false
+    end
+    other = call("HGET", UNIQUE, unique) -- it has let go of the key, or holds it, if it was over
+  end
   if not other then
     return false
   elseif #other > 16 then -- reserved by a done event
@@ -193,20 +204,14 @@ local function taken(i, unique, replaces)
     reply[#reply + 1] = { i, 1, dues[i], sub(other, 1, 16) }
     return true
   end
-  local useless = not own[other] and call("ZSCORE", EXPIRY, other)
-  if useless and tonumber(useless) <= now and end_one_if_expired(other) then
-    reply[#reply + 1] = { i, 6, dues[i], other }
-    look_at_forgotten(call("HGET", META, "forgotten"))
-    rereads = true
-    return false
-  end
   local it = state_of(other) -- one with a unique key is alone
-  local is_over = it and (it.kind == "D" or has_ended(it.kind))
-  if is_over or (not it and call("HEXISTS", BODY, other) == 0) then -- left by a call that failed
+  if not it and call("HEXISTS", BODY, other) == 0 then -- left by a call that failed
     return false
   end
   local its = replace_one(other, it, replaces)
-  if its == "overdue" then
+  if its == "free" then
+    return false
+  elseif its == "overdue" then
     is_halted = true
     return true
   elseif not replaces then
