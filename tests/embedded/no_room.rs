@@ -1,13 +1,17 @@
 //! A full disk at a start, and under a push with which something ends.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use duly::event::{Envelope, Payload};
-use duly::store::operation::{AttemptOutcome, Delivery, PushOutcome, Reply, StartMark, StoreOp};
+use duly::store::operation::{
+    AttemptOutcome, Delivery, NewEvent, PushOutcome, Reply, StartMark, StoreOp,
+};
 use duly::store::{DedupWindow, EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::When;
 use duly::{ErrorKind, EventId, LatePolicy, Result, Unique};
+use futures_util::FutureExt;
 
 use crate::embedded::child;
 use crate::embedded::damage::history;
@@ -187,13 +191,28 @@ fn a_push_that_finds_no_room_lowers_a_watermark_as_well() {
     runs_on_a_small_disk("no_room::lowers_a_watermark");
 }
 
+/// Though it is larger than the reserve, and nothing else may wait for its room.
 #[test]
-#[allow(clippy::print_stdout)] // it talks to its parent
-fn lowers_a_watermark() {
-    let Some(path) = child::path() else { return };
-    let ahead = Duration::from_secs(3_600);
-    let clock = Hand::at(START + ahead);
-    let open = |span: Duration| {
+fn a_push_that_lowers_a_watermark_is_refused_where_it_has_no_room() {
+    runs_on_a_small_disk("no_room::is_refused_and_lowers_it");
+}
+
+const AHEAD: Duration = Duration::from_secs(3_600);
+
+/// An event of so many bytes that was made so long after the start.
+fn made(after: Duration, n: u64, len: usize) -> NewEvent {
+    let mut new = event(n, When::Now, 3);
+    let envelope = Arc::make_mut(&mut new.envelope);
+    envelope.id = EventId::from_parts(START + after, key().bucket, n);
+    envelope.payload = Payload::from(vec![1; len]);
+    new
+}
+
+/// A file whose watermark is ahead, which the first push lowers; and how to open it at a time.
+fn with_a_watermark_ahead(path: &Path) -> impl Fn(Duration) -> EmbeddedStore {
+    let clock = Hand::at(START + AHEAD);
+    let path = path.to_owned();
+    let open = move |span: Duration| {
         clock.set(START + span);
         let window = DedupWindow {
             keep_for: Duration::ZERO,
@@ -204,23 +223,47 @@ fn lowers_a_watermark() {
         let options = options.window(window).reserve_bytes(2 << 20);
         EmbeddedStore::open_with(&path, options).expect("a store")
     };
-    let of = |made: Duration, n, len| {
-        let mut new = event(n, When::Now, 3);
-        let envelope = Arc::make_mut(&mut new.envelope);
-        envelope.id = EventId::from_parts(START + made, key().bucket, n);
-        envelope.payload = Payload::from(vec![1; len]);
-        new
-    };
-    let store = open(ahead);
-    end(&store, of(ahead, 1, 1));
-    drop(store);
+    end(&open(AHEAD), made(AHEAD, 1, 1));
+    open
+}
+
+/// Of a bucket whose watermark is ahead still, this refuses every push.
+fn is_open_near(open: impl Fn(Duration) -> EmbeddedStore) {
+    let near = AHEAD - Duration::from_secs(30);
+    let pushed = verdict(&open(near), made(near, 9, 1));
+    assert_eq!(pushed, PushOutcome::Accepted);
+}
+
+#[test]
+#[allow(clippy::print_stdout)] // it talks to its parent
+fn lowers_a_watermark() {
+    let Some(path) = child::path() else { return };
+    let open = with_a_watermark_ahead(&path);
     let store = open(Duration::ZERO);
     let ballast = ballast(&path);
-    let large = push(&store, of(Duration::ZERO, 2, 600_000));
+    let _ = push(&store, made(Duration::ZERO, 2, 600_000)); // it may have found room
     std::fs::remove_file(ballast).expect("the ballast");
     drop(store);
-    let near = ahead - Duration::from_secs(30);
-    let pushed = verdict(&open(near), of(near, 3, 1));
-    assert_eq!(pushed, PushOutcome::Accepted, "after {large:?}");
+    is_open_near(open);
+    println!("passed");
+}
+
+#[test]
+#[allow(clippy::print_stdout)] // it talks to its parent
+fn is_refused_and_lowers_it() {
+    let Some(path) = child::path() else { return };
+    let open = with_a_watermark_ahead(&path);
+    let store = open(Duration::ZERO);
+    let ballast = ballast(&path);
+    let large = push(&store, made(Duration::ZERO, 2, 4 << 20));
+    let error = large.expect_err("no room");
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    // It stops nothing, and nothing of it waits for room: what is no push is written.
+    let hold = store.apply(&key(), fetch_op(1)).now_or_never();
+    hold.expect("at once").expect("a fetch");
+    std::fs::remove_file(ballast).expect("the ballast");
+    assert_eq!(stats(&store).ready, 0);
+    drop(store);
+    is_open_near(open);
     println!("passed");
 }

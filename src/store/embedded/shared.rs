@@ -85,7 +85,7 @@ impl Shared {
         let mut recorder = ChangeRecorder::new(&self.cache);
         let decide = |bucket: &mut Bucket<i64>| {
             let response = bucket.apply(now_us, op, &mut recorder);
-            let changes = recorder.changes;
+            let mut changes = recorder.changes;
             // Also of one that is refused: what had expired has ended.
             if !released.is_empty() {
                 self.hand_back(bucket, &released);
@@ -95,17 +95,22 @@ impl Shared {
                 must_wait.then(|| self.pending.newest()).flatten()
             } else {
                 let is_addition = |change: &Change| matches!(change, Change::Added { .. });
-                if changes.window.is_some() || !changes.list.iter().all(is_addition) {
-                    // A push with which something ends, or a watermark is lowered, is never
-                    // refused: that cannot be undone.
+                if changes.list.is_empty() || !changes.list.iter().all(is_addition) {
+                    // A push with which something ends is never refused: that cannot be undone.
                     part = CommitPart::Rest;
+                } else if part == CommitPart::Pushes
+                    && let Some(window) = changes.window.take()
+                {
+                    // Nor can this be: a watermark that was lowered stays so. But it needs no
+                    // payload, which the disk may have no room for.
+                    let window = Changes {
+                        window: Some(window),
+                        ..Changes::default()
+                    };
+                    self.submit(Some(key.clone()), window, CommitPart::Rest)?;
                 }
-                let ticket = self.pending.submit(Chunk {
-                    bucket: Some(key.clone()),
-                    changes,
-                    part,
-                });
-                Some(ticket.ok_or_else(|| self.why_closed())?).filter(|_| must_wait)
+                let ticket = self.submit(Some(key.clone()), changes, part)?;
+                Some(ticket).filter(|_| must_wait)
             };
             Ok(Decision {
                 response: response?,
@@ -132,7 +137,7 @@ impl Shared {
                 }],
                 ..Changes::default()
             };
-            self.submit_beside(changes)
+            self.submit(None, changes, CommitPart::Rest)
         })
     }
 
@@ -141,18 +146,24 @@ impl Shared {
         if self.stop.get().is_some() {
             return Err(self.why_closed());
         }
-        self.submit_beside(Changes {
+        let changes = Changes {
             list: vec![Change::Erased(places)],
             ..Changes::default()
-        })
+        };
+        self.submit(None, changes, CommitPart::Rest)
     }
 
-    /// Hands the writer changes that are none of an event.
-    fn submit_beside(&self, changes: Changes) -> Result<Arc<CommitTicket>> {
+    /// Hands the writer changes; those of a bucket with it locked.
+    fn submit(
+        &self,
+        bucket: Option<BucketKey>,
+        changes: Changes,
+        part: CommitPart,
+    ) -> Result<Arc<CommitTicket>> {
         let ticket = self.pending.submit(Chunk {
-            bucket: None,
+            bucket,
             changes,
-            part: CommitPart::Rest,
+            part,
         });
         ticket.ok_or_else(|| self.why_closed())
     }
