@@ -230,11 +230,13 @@ impl Model {
 
     pub(crate) fn heartbeat(&mut self, node: NodeId, started: StartMark) -> Reply {
         self.announce(node, started);
-        let holds = self.holds(node);
-        let known = self.node(node);
-        let kept = holds && !known.reaping;
-        known.beat += u64::from(kept);
-        let (last, leases) = (known.last, self.kept(node));
+        let (holds, leases) = (self.holds(node), self.kept(node));
+        // One that has not fetched is not known, and does not become so.
+        let (kept, last) = self.known(node).map_or((false, 0), |known| {
+            let kept = holds && !known.reaping;
+            known.beat += u64::from(kept);
+            (kept, known.last)
+        });
         Reply::Heartbeat(HeartbeatReport {
             stands: kept,
             holding: Holding { leases, last },
@@ -328,7 +330,7 @@ impl Model {
         hold: Duration,
     ) -> Reply {
         let after = self.after(hold);
-        let reaping = self.node(node).reaping;
+        let reaping = self.known(node).is_some_and(|node| node.reaping);
         let extended = of.iter().map(|(id, request)| {
             let lease = self.event(*id).and_then(|event| event.lease.as_mut());
             let lease = lease.filter(|l| l.node == node && l.request == *request);
@@ -367,8 +369,8 @@ impl Model {
     pub(crate) fn reap(&mut self, silent: &[(NodeId, u64)], limit: usize) -> Reply {
         for (node, beat) in silent {
             let holds = self.holds(*node);
-            let node = self.node(*node);
-            if holds && !node.reaping && node.beat == *beat {
+            let known = self.known(*node);
+            if let Some(node) = known.filter(|it| holds && !it.reaping && it.beat == *beat) {
                 (node.reaping, node.lost) = (true, true);
             }
         }
@@ -389,12 +391,5 @@ impl Model {
         let deadlines = leases.filter_map(|lease| lease.deadline);
         reaped.next_deadline = deadlines.min();
         Reply::Reaped(reaped)
-    }
-
-    pub(crate) fn holders(&self) -> Vec<(NodeId, u64)> {
-        let holders = self.nodes.iter().filter(|node| self.holds(node.id));
-        let mut holders: Vec<_> = holders.map(|node| (node.id, node.beat)).collect();
-        holders.sort_unstable();
-        holders
     }
 }

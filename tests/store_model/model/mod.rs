@@ -109,6 +109,12 @@ impl Model {
         self.events.iter_mut().find(|event| event.envelope.id == id)
     }
 
+    /// A node that has fetched: nothing else makes a store know it.
+    fn known(&mut self, id: NodeId) -> Option<&mut Node> {
+        self.nodes.iter_mut().find(|node| node.id == id)
+    }
+
+    /// A node that fetches.
     fn node(&mut self, id: NodeId) -> &mut Node {
         if let Some(at) = self.nodes.iter().position(|node| node.id == id) {
             return &mut self.nodes[at];
@@ -122,7 +128,7 @@ impl Model {
 
     /// Handlers of a node may have started so far.
     pub(crate) fn announce(&mut self, node: NodeId, mark: StartMark) {
-        if let Some(node) = self.nodes.iter_mut().find(|known| known.id == node) {
+        if let Some(node) = self.known(node) {
             node.started = node.started.max(mark);
         }
     }
@@ -132,6 +138,13 @@ impl Model {
         leases
             .into_iter()
             .any(|lease| lease.node == node && lease.deadline.is_none())
+    }
+
+    pub(crate) fn holders(&self) -> Vec<(NodeId, u64)> {
+        let holders = self.nodes.iter().filter(|node| self.holds(node.id));
+        let mut holders: Vec<_> = holders.map(|node| (node.id, node.beat)).collect();
+        holders.sort_unstable();
+        holders
     }
 
     fn ids(&self, of: impl Fn(&Event) -> bool) -> Vec<EventId> {
