@@ -267,3 +267,38 @@ fn is_refused_and_lowers_it() {
     is_open_near(open);
     println!("passed");
 }
+
+/// The copy of the log that gives room on a full disk would hide it.
+#[test]
+fn a_file_that_is_cut_is_noticed_on_a_full_disk() {
+    runs_on_a_small_disk("no_room::is_cut");
+}
+
+#[test]
+#[allow(clippy::print_stdout)] // it talks to its parent
+fn is_cut() {
+    let Some(path) = child::path() else { return };
+    let clock = Hand::at(START);
+    let options = EmbeddedOptions::inline().clock(Arc::clone(&clock) as _);
+    let open = || EmbeddedStore::open_with(&path, options.clone().reserve_bytes(1 << 20));
+    let store = open().expect("a store");
+    for n in 1..=50 {
+        push(&store, big(n)).expect("there is room");
+    }
+    drop(store); // the log is in the file
+    let store = open().expect("a store");
+    clock.advance(Duration::from_secs(2));
+    push_now(&store, 51); // a look at the file
+    let file = std::fs::File::options().write(true).open(&path);
+    let file = file.expect("the file");
+    let len = file.metadata().expect("its length").len();
+    file.set_len(len - (32 << 10)).expect("it is cut");
+    let ballast = ballast(&path);
+    let _ = push(&store, made(Duration::ZERO, 52, 4 << 20)); // it has no room
+    clock.advance(Duration::from_secs(2));
+    let error = push(&store, event(53, When::Now, 3)).expect_err("it has stopped");
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    assert!(error.to_string().contains("was cut from"), "{error}");
+    std::fs::remove_file(ballast).expect("the ballast");
+    println!("passed");
+}

@@ -81,7 +81,7 @@ impl Writer {
     }
 
     /// Stops where a path does not lead to its file any more, or the data file was cut.
-    fn has_its_files(&self) -> bool {
+    pub(super) fn has_its_files(&self) -> bool {
         let wrong = self.shared.moved();
         let is_well = wrong.is_none();
         if let Some(what) = wrong {

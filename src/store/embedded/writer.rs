@@ -142,6 +142,10 @@ impl Writer {
                 Some(Shortage::Process) => self.note_shortage(&failure),
                 None => return self.stop("a commit failed", failure.error),
             }
+            // A copy into a file that was cut would hide it.
+            if !self.has_its_files() {
+                return;
+            }
             // First of all: what is in the file need not stay in the log, which then has room.
             let mut gave = false;
             let copied = self.committer.checkpoint();
@@ -181,6 +185,9 @@ impl Writer {
                 self.shared.pending.pause(wait);
                 waited += wait;
                 self.look_in_time();
+                if self.shared.stop.get().is_some() {
+                    return;
+                }
             }
             if waited >= PATIENCE {
                 batch.ticket.resolve(CommitResult::Delayed);
