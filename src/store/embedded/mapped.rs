@@ -54,10 +54,18 @@ impl MappedFile {
         &self.file
     }
 
-    /// Returns whether the file is shorter than its mapping.
-    pub(super) fn is_cut(&self) -> bool {
+    /// Returns whether the file is shorter than its mapping, or than the `written` bytes of one that
+    /// has none.
+    pub(super) fn is_cut(&self, written: usize) -> bool {
+        let least = self.map.as_ref().map_or(written, |_| self.len);
         let found = self.file.metadata();
-        found.is_ok_and(|found| found.len() < self.len as u64)
+        found.is_ok_and(|found| found.len() < least as u64)
+    }
+
+    /// Writes by calls from now on: the file was cut, and the system ends a process that touches
+    /// what a mapping has lost, or for which a full disk has no room.
+    pub(super) fn unmap(&mut self) {
+        self.map = None;
     }
 
     /// Reads the first `len` bytes.

@@ -156,17 +156,14 @@ impl Starts {
     /// Writes the file anew where its path no longer leads to it, or it was cut; returns what became
     /// of that.
     pub(super) fn put_back(&mut self) -> Option<io::Result<()>> {
-        let is_cut = self.file.is_cut();
+        let is_cut = self.file.is_cut(self.bytes);
         if is_cut {
-            // Its notes are gone. The system ends a process that reads what a mapping has lost.
+            // Its notes are gone.
             self.bytes = 0;
+            self.file.unmap();
         }
         let is_there = !is_cut && files::is_at(self.file.file(), &self.path);
-        let renewed = (!is_there).then(|| self.renew(0))?;
-        if is_cut && renewed.is_err() {
-            let _ = self.file.file().set_len(self.file.len() as u64); // better than nothing
-        }
-        Some(renewed)
+        (!is_there).then(|| self.renew(0))
     }
 
     /// Notes that these start.
@@ -308,5 +305,35 @@ mod tests {
             .collect();
         starts.ended(&many);
         assert_eq!(starts.ended, []);
+    }
+
+    /// A hole in their place ends the process at the first note that finds no room for a page.
+    #[test]
+    fn notes_that_are_cut_and_cannot_be_written_anew_are_written_by_calls() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("starts");
+        let mut starts = Starts::begin(&path).expect("a file");
+        starts.note([start(0)].into_iter()).expect("room");
+        let file = File::options().write(true).open(&path).expect("the file");
+        file.set_len(0).expect("it is cut");
+        fs::remove_file(next_to(&path)).expect("the next file");
+        fs::create_dir(next_to(&path)).expect("nothing takes the place of the old one");
+        for number in 1..=2 {
+            let put_back = starts.put_back();
+            assert_eq!(
+                put_back.map(|it| it.is_err()),
+                (number == 1).then_some(true)
+            );
+            starts.note([start(number)].into_iter()).expect("a note");
+            let len = file.metadata().expect("its length").len();
+            assert_eq!(len, u64::from(number) * NOTE_LEN as u64);
+        }
+        let running = Starts::read(&path).expect("the file");
+        assert_eq!(running, HashSet::from([start(1), start(2)]));
+        // Cut again, beyond what a call has written.
+        file.set_len(NOTE_LEN as u64).expect("it is cut");
+        fs::remove_dir(next_to(&path)).expect("there is a place");
+        assert!(starts.put_back().is_some_and(|it| it.is_ok()));
+        assert_eq!(Starts::read(&path).expect("the file"), HashSet::new());
     }
 }
