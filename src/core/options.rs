@@ -66,7 +66,8 @@ pub struct NodeOptions {
     /// events lose an attempt when a node dies, whether they had started or not. Default: 64.
     pub starts_min: usize,
     /// The longest sleep without a poll of a bucket, in case a wake-up is lost. Default: 30 s; on Redis
-    /// ten minutes at least.
+    /// ten minutes at least, and twenty at most: a process that polls a bucket more seldom does not
+    /// hear of it any more.
     pub sleep_max: Duration,
     /// By how much this node's clock may run faster than the store's, in parts per million: quartz
     /// is off by 100 at most, a clock that is being corrected by 500. Default: 1,000; 0 for a store
@@ -114,6 +115,16 @@ impl Default for NodeOptions {
 }
 
 impl NodeOptions {
+    /// Returns the options for a store that several processes use, and whose fallback poll is so long.
+    pub(crate) fn for_shared_store(self, fallback_poll_every: Duration) -> Self {
+        let every = fallback_poll_every;
+        Self {
+            sleep_max: self.sleep_max.clamp(every, every.saturating_mul(2)),
+            fallback_scan_every: self.fallback_scan_every.max(every),
+            ..self
+        }
+    }
+
     /// Returns the options for a store that no other process uses: one clock, no other members,
     /// and calls that cost little.
     pub(crate) fn for_one_process(self) -> Self {

@@ -138,11 +138,7 @@ impl BusBuilder {
         let durability = self.durability.or(settings.durability);
         check_durability(&*store, durability)?;
         let node = if store.is_shared() {
-            NodeOptions {
-                sleep_max: node.sleep_max.max(store.fallback_poll_every()),
-                fallback_scan_every: node.fallback_scan_every.max(store.fallback_poll_every()),
-                ..node
-            }
+            node.for_shared_store(store.fallback_poll_every())
         } else {
             node.for_one_process()
         };

@@ -164,6 +164,8 @@ impl RedisStore {
 
 /// The default key prefix.
 const PREFIX: &str = "duly";
+/// How long a bucket may be left alone of which nothing is heard.
+const FALLBACK_POLL_EVERY: Duration = Duration::from_secs(600);
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -224,7 +226,7 @@ impl Store for RedisStore {
 
     /// Long: the subscription has every bucket polled whenever it may have missed a message.
     fn fallback_poll_every(&self) -> Duration {
-        Duration::from_secs(600)
+        FALLBACK_POLL_EVERY
     }
 
     fn connections(&self) -> u64 {

@@ -7,9 +7,10 @@ use parking_lot::RwLock;
 
 use crate::event::BucketKey;
 
-/// How long after its last poll a bucket is listened to, in microseconds: some fallback polls, as
-/// nobody would poll a bucket that is in use before then.
-const IDLE_US: u64 = 1_800_000_000;
+/// How long after its last poll a bucket is listened to, in microseconds. Longer than anybody sleeps
+/// who uses it: a node that leaves it to others polls it after two of the longest sleeps, each of
+/// which is at most two fallback polls.
+const IDLE_US: u64 = 6 * 600_000_000;
 
 /// When each bucket was polled last, by the clock of this process, in microseconds.
 #[derive(Debug, Default)]
@@ -45,5 +46,39 @@ impl Listened {
 
     pub(super) fn len(&self) -> usize {
         self.0.read().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::options::NodeOptions;
+    use crate::event::{BucketId, QueueName};
+    use crate::store::redis::FALLBACK_POLL_EVERY;
+
+    #[test]
+    fn a_bucket_is_listened_to_until_nobody_has_polled_it_for_long() {
+        let queue = QueueName::new("orders").expect("a legal name");
+        let bucket = BucketKey::new(queue, BucketId(0));
+        let listened = Listened::default();
+        assert!(listened.is_new(&bucket, 0));
+        assert!(!listened.is_new(&bucket, 5));
+        assert!(!listened.remove_idle(&bucket, 5 + IDLE_US - 1));
+        assert!(!listened.is_new(&bucket, 5 + IDLE_US - 1));
+        assert!(!listened.remove_idle(&bucket, 5 + IDLE_US));
+        assert!(listened.remove_idle(&bucket, 5 + 2 * IDLE_US));
+        assert!(listened.is_new(&bucket, 5 + 2 * IDLE_US));
+    }
+
+    /// Else it does not hear what it sleeps for.
+    #[test]
+    fn nobody_who_uses_a_bucket_sleeps_longer_than_it_is_listened_to() {
+        let day = std::time::Duration::from_secs(86_400);
+        let options = NodeOptions {
+            sleep_max: day,
+            ..NodeOptions::default()
+        };
+        let sleep = options.for_shared_store(FALLBACK_POLL_EVERY).sleep_max;
+        assert!(2 * sleep.as_micros() < u128::from(IDLE_US), "{sleep:?}");
     }
 }

@@ -77,8 +77,9 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
                         () = all.grown.notified() => {}
                         Some(number) = self.losses.recv() => self.forget(number),
                         _ = checks.tick() => {
-                            self.leave_idle();
                             self.leave_replaced().await;
+                            // Last, as the channels that it leaves are subscribed to again at once.
+                            self.leave_idle();
                         }
                     }
                 }
