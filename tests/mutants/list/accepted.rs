@@ -202,8 +202,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "embedded: an operation whose changes are dropped ends what has expired",
         &[put(
             "Shared::decide",
-            "$answer = $bucket.apply $... let $changes = $recorder.changes; «»",
-            "let $changes = if $answer.is_err() { Changes::default() } else { $changes };",
+            "$answer = $bucket.apply $... let mut $changes = $recorder.changes; «»",
+            "let mut $changes = if $answer.is_err() { Changes::default() } else { $changes };",
         )],
         store_contract("what_has_expired_at_a_refused_operation_stays_over"),
     ),

@@ -42,7 +42,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "embedded: a note is written where the file of notes was cut, and the process ends",
         &[put(
             "MappedFile::is_cut",
-            "«$found.len() < self.len as u64»",
+            "«$found.len() < $least as u64»",
             "false",
         )],
         embedded("notes_of_starts_that_are_cut_are_written_anew"),

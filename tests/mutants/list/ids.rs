@@ -227,13 +227,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Ids.bug(
         "lowered-watermark-refused",
-        "embedded: a push with which a watermark is lowered is refused by a full disk",
+        "embedded: a watermark that is lowered by a push that a full disk refuses is not written",
         &[put(
             "Shared::decide",
-            "if «$changes.window.is_some() ||» !$changes.list",
-            "",
+            "$window, «CommitPart::Rest»",
+            "CommitPart::Pushes",
         )],
-        embedded("a_push_that_finds_no_room_lowers_a_watermark_as_well"),
+        embedded("a_push_that_lowers_a_watermark_is_refused_where_it_has_no_room"),
     ),
     Ids.bug(
         "watermark-of-all-not-raised",
