@@ -95,6 +95,7 @@ impl TombstoneRows {
         now: Timestamp,
     ) -> rusqlite::Result<WindowWrites> {
         let mut written = WindowWrites::default();
+        let before_now = Timestamp::from_millis(now.as_millis().saturating_sub(1));
         let mut merged: BTreeMap<Option<&BucketKey>, Vec<&WindowChange>> = BTreeMap::new();
         for change in batch.filter_map(|changes| changes.window.as_deref()) {
             merged
@@ -120,10 +121,13 @@ impl TombstoneRows {
             let mut said = changes.iter().filter_map(|change| change.until);
             let until = match bucket {
                 Some(_) => said.next_back(),
-                // It takes the place of the one before.
                 None => {
-                    written.raised = said.chain(self.until(None)).max();
-                    written.raised
+                    // In memory every bucket has been raised to the one before already; again would
+                    // undo what was lowered since, when a clock that was ahead was set right.
+                    written.raised = said.clone().max();
+                    // It takes the place of the one before, which is lowered then as well.
+                    let before = self.until(None).map(|until| until.min(before_now));
+                    said.chain(before).max()
                 }
             };
             let mut drops = (dropped > 0 || until.is_some()).then(|| Drops {

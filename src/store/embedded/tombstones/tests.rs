@@ -57,15 +57,22 @@ impl Side {
     }
 
     fn write(&mut self, window: WindowChange) {
+        self.write_at(NOW, window);
+    }
+
+    /// Returns what every bucket is raised to.
+    fn write_at(&mut self, now: Timestamp, window: WindowChange) -> Option<Timestamp> {
         let changes = Changes {
             window: Some(Box::new(window)),
             ..Changes::default()
         };
         let written = self
             .rows
-            .write(&self.connection, [changes].iter(), NOW)
+            .write(&self.connection, [changes].iter(), now)
             .expect("a write");
+        let raised = written.raised;
         self.rows.committed(written);
+        raised
     }
 
     fn count(&self) -> i64 {
@@ -222,4 +229,32 @@ fn a_watermark_of_ids_to_come_stays_however_many_buckets_go() {
     let (_, seen) = side.read();
     assert_eq!(seen.ahead, BTreeMap::from([(bucket(0), ahead)]));
     assert!(side.rows.drops.len() <= EMPTY_MAX + 3);
+}
+
+/// Else each of them closes the buckets again in which a push has lowered it since.
+#[test]
+fn a_watermark_of_every_bucket_from_a_clock_that_was_ahead_is_raised_once() {
+    let mut side = Side::new();
+    let span = std::time::Duration::from_secs(3_600);
+    let mut numbers = 0..4 * EMPTY_MAX as u64;
+    let raised = numbers.by_ref().find_map(|number| {
+        let window = WindowChange {
+            until: Some(NOW + span / 2),
+            ..dropped(number)
+        };
+        let raised = side.write_at(NOW + span, ended(number, 1));
+        raised.or_else(|| side.write_at(NOW + span, window))
+    });
+    assert_eq!(raised, Some(NOW + span / 2));
+    let mut again = None;
+    for number in numbers {
+        for window in [ended(number, 1), dropped(number)] {
+            again = again.max(side.write_at(NOW, window));
+            assert!(again < Some(NOW), "{number}: {again:?}");
+        }
+    }
+    assert!(again.is_some());
+    // Nor does a restart raise what was lowered before the last of them.
+    let last = side.rows.until(None);
+    assert!(last.is_some_and(|last| last < NOW), "{last:?}");
 }
