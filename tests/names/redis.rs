@@ -205,12 +205,12 @@ async fn names_that_nobody_polls_any_more_are_not_listened_to() {
             poll(&format!("round-{round}"), number).await;
             if number % 100 == 0 {
                 // In use all the time.
-                clock.advance(Duration::from_secs(600));
+                clock.advance(Duration::from_secs(1_200));
                 poll("used", 0).await;
             }
         }
     }
-    clock.advance(Duration::from_secs(3_600));
+    clock.advance(Duration::from_secs(7_200));
     poll("used", 0).await;
     let most = names(20) * 20;
     for number in 0..3 * most {
