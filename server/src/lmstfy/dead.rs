@@ -247,8 +247,10 @@ async fn respawn_some(
     let encrypted = payloads::encrypted(queue.clone());
     let (mut in_clear, mut sealed) = (Vec::new(), Vec::new());
     for it in jobs {
-        // Another respawn was faster, and the job has ended.
-        if respawned(call, it.known).await?.is_empty() {
+        // Another respawn was faster, or whoever has ended the job found no note yet.
+        let is_dead = |job: FoundJob| job.state == State::Dead;
+        let ended = respawned(call, it.known).await?.is_empty();
+        if ended || !call.pool.get(queue, it.job.id).await?.is_some_and(is_dead) {
             continue;
         }
         if it.job.form.is_encrypted {

@@ -57,15 +57,21 @@ async fn a_republish_ends_what_a_respawn_puts_back_meanwhile() {
     assert_eq!(job["job_id"], new);
 }
 
-/// The job is ended while another server is about to put it back.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_respawn_puts_nothing_back_that_a_republish_has_ended_meanwhile() {
+/// How a job is ended while a respawn of it is on its way.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Republish,
+    Delete,
+}
+
+/// Ends a job once another server has found it dead, and goes on with a piece of its respawn.
+async fn end_beside_a_respawn(end: End, piece: &'static [u8]) {
     let redis = Redis::plain();
     let proxy = Proxy::before(redis.address());
-    let end = format!("?prefix={}", prefix());
-    let url = format!("{}{end}", proxy.url());
+    let prefix = format!("?prefix={}", prefix());
+    let url = format!("{}{prefix}", proxy.url());
     let world = World::start_at(tempfile::tempdir().unwrap(), url, "").await;
-    let url = format!("{}{end}", redis.url());
+    let url = format!("{}{prefix}", redis.url());
     let mut other = World::start_at(tempfile::tempdir().unwrap(), url, "").await;
     other.token = world.token.clone();
     let old = other.publish("/api/ns/q?tries=1", "old").await;
@@ -73,33 +79,57 @@ async fn a_respawn_puts_nothing_back_that_a_republish_has_ended_meanwhile() {
     let dead = async || other.get("/api/ns/q/deadletter").await.is(200)["deadletter_size"].clone();
     until("the job is dead", async || dead().await == 1).await;
 
-    // The push waits, and all behind it on its connection.
-    let (is_pushing, waits) = (
+    // The piece waits, and all behind it on its connection.
+    let (is_on_its_way, waits) = (
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicBool::new(true)),
     );
-    let (pushing, held) = (Arc::clone(&is_pushing), Arc::clone(&waits));
-    proxy.on_request(move |piece| {
-        let is_push = piece.windows(9).any(|it| it == b"lmstfy-id");
-        pushing.fetch_or(is_push, SeqCst);
-        (is_push && held.load(SeqCst)).then_some(Fault::Wait)
+    let (on_its_way, held) = (Arc::clone(&is_on_its_way), Arc::clone(&waits));
+    proxy.on_request(move |it| {
+        let is_it = it.windows(piece.len()).any(|it| it == piece);
+        on_its_way.fetch_or(is_it, SeqCst);
+        (is_it && held.load(SeqCst)).then_some(Fault::Wait)
     });
     let respawn = async {
         let put = world.put("/api/ns/q/deadletter?limit=9", "").await;
         put.is(200)["count"].clone()
     };
-    let republish = async {
-        until("it is on its way", async || is_pushing.load(SeqCst)).await;
-        let new = other.put(&format!("/api/ns/q/job/{old}"), "new").await;
-        let new = new.is(201)["job_id"].clone();
+    let ends = async {
+        until("it is on its way", async || is_on_its_way.load(SeqCst)).await;
+        let path = format!("/api/ns/q/job/{old}");
+        let new = match end {
+            End::Republish => Some(other.put(&path, "new").await.is(201)["job_id"].clone()),
+            End::Delete => {
+                other.delete(&path).await.is(204);
+                None
+            }
+        };
         waits.store(false, SeqCst);
         new
     };
-    let (respawned, new) = tokio::join!(respawn, republish);
+    let (respawned, new) = tokio::join!(respawn, ends);
+    let left = [respawned, json!(other.size("q").await), dead().await];
     assert_eq!(
-        (respawned, other.size("q").await, dead().await),
-        (json!(0), 1, json!(0))
+        left,
+        [json!(0), json!(new.iter().len()), json!(0)],
+        "{end:?}"
     );
-    let job = other.consume("/api/ns/q?timeout=20&ttr=60").await;
-    assert_eq!(job["job_id"], new);
+    if let Some(new) = new {
+        let job = other.consume("/api/ns/q?timeout=20&ttr=60").await;
+        assert_eq!(job["job_id"], new);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_respawn_puts_nothing_back_that_was_ended_before_its_push() {
+    for end in [End::Republish, End::Delete] {
+        end_beside_a_respawn(end, b"lmstfy-id").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_respawn_puts_nothing_back_that_was_ended_before_its_note() {
+    for end in [End::Republish, End::Delete] {
+        end_beside_a_respawn(end, b"HSETNX").await;
+    }
 }
