@@ -12,7 +12,9 @@ use crate::bus::inner::Inner;
 use crate::bus::own_queues::beside;
 use crate::bus::queue::Queue;
 use crate::codec::{Codec, Raw};
-use crate::core::op::{BATCH_MAX, PeekBy, RequestId, Snapshot, StoreOp, Unique};
+use crate::core::op::{
+    BATCH_MAX, PeekBy, PeekCursor, PeekPage, RequestId, Snapshot, StoreOp, Unique,
+};
 use crate::error::Result;
 use crate::event::{BucketId, Envelope, EventId, QueueName, REPLIES};
 use crate::record::NodeId;
@@ -69,10 +71,12 @@ impl ReplyPlace {
             event.after(kept).expires_after(kept)
         };
         let first = reply_under(self.key.clone()).push().await?;
-        if first.is_duplicate()
-            && let Some(first) = self.under(self.key.clone()).await?
-            && header(&first, LEASE_HEADER) != Some(&lease)
-        {
+        if !first.is_duplicate() {
+            return Ok(());
+        }
+        // It may have gone since, and is none then.
+        let first = self.under(self.key.clone()).await?;
+        if first.as_ref().and_then(|it| header(it, LEASE_HEADER)) != Some(&lease) {
             let id = self.replies.new_id_for(&self.key);
             reply_under(self.key_of(&lease)).id(id).push().await?;
         }
@@ -105,13 +109,21 @@ impl ReplyPlace {
             let pushed = header(found, PUSHED_HEADER).and_then(|ms| ms.parse::<u64>().ok());
             before.is_none_or(|before| pushed.is_some_and(|ms| ms < before.as_millis()))
         };
-        let mut found = self.all().await?;
         // One of an earlier version has the unique key alone.
-        found.extend(self.under(self.key.clone()).await?);
-        for reply in found.into_iter().filter(is_meant) {
-            let _ = self.replies.cancel(reply.id).await?; // one that has expired meanwhile is gone
+        let mut found = Vec::from_iter(self.under(self.key.clone()).await?);
+        let mut from = None;
+        loop {
+            let page = self.page(PeekBy::Key(self.key.clone()), from, BATCH_MAX);
+            let page = page.await?;
+            found.extend(page.events);
+            for reply in found.drain(..).filter(is_meant) {
+                let _ = self.replies.cancel(reply.id).await?; // one that has expired meanwhile is gone
+            }
+            from = page.next;
+            if from.is_none() {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     fn key_of(&self, lease: &str) -> String {
@@ -128,10 +140,14 @@ impl ReplyPlace {
     }
 
     async fn peek(&self, by: PeekBy, limit: usize) -> Result<Vec<Snapshot>> {
+        Ok(self.page(by, None, limit).await?.events)
+    }
+
+    async fn page(&self, by: PeekBy, from: Option<PeekCursor>, limit: usize) -> Result<PeekPage> {
         let handle = &self.replies.handle;
         let bucket = handle.bucket(BucketId::of_text(&self.key, handle.buckets()));
-        let peek = StoreOp::peek(by, None, limit);
-        Ok(handle.inner.apply(&bucket, peek).await?.events)
+        let peek = StoreOp::peek(by, from, limit);
+        handle.inner.apply(&bucket, peek).await
     }
 }
 
