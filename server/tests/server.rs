@@ -26,6 +26,7 @@ mod process;
 mod ready;
 mod rights;
 mod settled_clock;
+mod shared_audit;
 mod shared_redis;
 mod strain;
 mod tenants;

@@ -280,59 +280,6 @@ async fn names_of_queues_have_a_bound_in_each_namespace() {
     assert_eq!(info().await, (10_000, 1, true));
 }
 
-/// Each namespace keeps as many lines as another, so that one that is loud pushes out its own.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lines_of_the_audit_have_a_bound_in_each_namespace() {
-    let redis = Redis::plain();
-    let world = World::start_beside(&redis.url()).await;
-    let pause = async || {
-        let patch = world.request(Method::PATCH, "/v1/ns/queues/q");
-        let patch = patch.header("Content-Type", "application/json");
-        reply(patch.body(r#"{"paused":true}"#)).await.is(204);
-    };
-    pause().await;
-    let keys = redis.cli(&["KEYS", "*audit-of-namespaces*"]);
-    let keys: Vec<_> = keys.lines().map(str::trim).collect();
-    let [counts, lines] = [true, false].map(|of_counts| {
-        let mut keys = keys.iter();
-        *keys
-            .find(|key| key.ends_with("-counts") == of_counts)
-            .unwrap()
-    });
-    // As the server adds a line of a token, with all before it.
-    let fill = "for it = 10, ARGV[1] + 9 do
-        redis.call('ZADD', KEYS[1], it, it .. ' default/loud {\"action\":\"loud\",\"target\":\"x\"}')
-      end
-      redis.call('HINCRBY', KEYS[2], 'default/loud', ARGV[1])";
-    redis.cli(&["EVAL", fill, "2", lines, counts, "99999"]);
-    let all = || redis.cli(&["ZCARD", lines]).trim().parse::<u64>().unwrap();
-    assert_eq!(all(), 100_000);
-    for _ in 0..20 {
-        pause().await;
-    }
-    assert_eq!(all(), 100_000);
-    let counted = |namespace: &str| redis.cli(&["HGET", counts, namespace]).trim().to_owned();
-    assert_eq!(
-        (counted("default/ns"), counted("default/loud")),
-        ("21".into(), "99979".into())
-    );
-    let oldest = world.admin(Method::GET, "/audit?before=10-0").await.is(200);
-    let oldest = oldest["items"].as_array().unwrap();
-    let actions: Vec<_> = oldest
-        .iter()
-        .map(|it| it["action"].as_str().unwrap())
-        .collect();
-    assert_eq!(actions, ["queue paused", "token created"]);
-    let newest = world.admin(Method::GET, "/audit?limit=21").await.is(200);
-    assert_eq!(newest["items"][19]["action"], "queue paused");
-    assert_eq!(newest["items"][20]["action"], "loud");
-    // Who has the most has no more than the rest leaves: their counts may be wrong, as keys were removed.
-    redis.cli(&["DEL", counts]);
-    redis.cli(&["EVAL", fill, "2", lines, "other", "120000"]);
-    pause().await;
-    assert!(all() <= 110_000, "{}", all());
-}
-
 /// A server of an earlier version raises one version for all that changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_that_an_earlier_version_has_forgotten_is_noted_again() {

@@ -141,8 +141,10 @@ pub(super) static ADD_LINE: LazyLock<ClientScript> = LazyLock::new(|| {
 });
 
 /// Adds a line of a token, of which about so many are kept. Where there are more, some of the oldest are
-/// looked at, from the place on where the last look has ended, and those go whose namespace has more than an
-/// equal share; its lines are counted. Where the counts are wrong, as keys were removed, the oldest go.
+/// looked at, and those go whose namespace has more than an equal share; its lines are counted. A look that
+/// finds too few is gone on with by the next one, up to the line that was the newest when the first began:
+/// the oldest go before those that were added since. Where the counts are wrong, as keys were removed, the
+/// oldest go.
 pub(super) static ADD_LINE_OF_TOKEN: LazyLock<ClientScript> = LazyLock::new(|| {
     numbering!(
         [operators, tokens, counts, looked],
@@ -154,20 +156,22 @@ pub(super) static ADD_LINE_OF_TOKEN: LazyLock<ClientScript> = LazyLock::new(|| {
          local over = redis.call('ZCARD', tokens) - most
          if over <= 0 then return 0 end
          local share = most / redis.call('HLEN', counts)
-         local after = redis.call('GET', looked) or '-inf'
-         local some = redis.call('ZRANGEBYSCORE', tokens, after, '+inf', 'LIMIT', 0, LOOKS)
-         after = '-inf'
+         local after, newest = string.match(redis.call('GET', looked) or '', '^(%S+) (%S+)$')
+         newest = newest or number
+         local some = redis.call('ZRANGEBYSCORE', tokens, after or '-inf', newest, 'LIMIT', 0, LOOKS)
+         local place = ''
          for at, it in ipairs(some) do
-           local of = string.match(it, '^%d+ (%S*)')
-           if over > 0 and tonumber(redis.call('HGET', counts, of) or '0') > share then
-             redis.call('ZREM', tokens, it)
+           local number, of = string.match(it, '^(%d+) (%S*)')
+           if not of then
+             over = over - redis.call('ZREM', tokens, it)
+           elseif tonumber(redis.call('HGET', counts, of) or '0') > share then
              redis.call('HINCRBY', counts, of, -1)
-             over = over - 1
+             over = over - redis.call('ZREM', tokens, it)
            end
-           if at == LOOKS then after = '(' .. string.match(it, '^%d+') end
-           if over == 0 then after = '(' .. string.match(it, '^%d+') break end
+           if over <= 0 then place = '' break end
+           if at == LOOKS and number then place = '(' .. number .. ' ' .. newest end
          end
-         redis.call('SET', looked, after)
+         redis.call('SET', looked, place)
          if over > most / 10 then redis.call('ZREMRANGEBYRANK', tokens, 0, over - most / 10) end
          return 0",
     )
