@@ -9,9 +9,10 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use crate::bus::audit_line::{AuditCursor, AuditFilter, AuditLine, LINES_MAX, Trail};
+use crate::bus::audit_line::{
+    AuditCursor, AuditFilter, AuditLine, IsSeen, LINES_MAX, StoredLine, TEXT_BYTES_MAX, Trail,
+    day_of,
+};
 use crate::bus::events::StoredEvent;
 use crate::bus::fan_out::in_order;
 use crate::bus::handle::Bus;
@@ -23,7 +24,6 @@ use crate::core::op::{BATCH_MAX, PeekBy, Snapshot, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{AUDIT, BucketKey, PROGRAM_AUDIT, QueueName, is_audit};
 use crate::record::{BY_BYTES_MAX, Page};
-use crate::time::Timestamp;
 
 use futures_util::TryStreamExt;
 
@@ -31,32 +31,11 @@ use futures_util::TryStreamExt;
 const LINES_OVER: usize = 256;
 /// How long a line is kept.
 const KEPT: Duration = Duration::from_secs(400 * 86_400);
-/// The longest action, and the longest target, in bytes.
-const TEXT_BYTES_MAX: usize = 1_024;
 /// The most lines of a page.
 const PAGE_MAX: usize = 1_000;
 /// So many lines are read at once; of more, those of a day after the other, and of so many days.
 const FEW: usize = 1_000;
 const DAYS_MAX: u64 = 40;
-
-/// A line as it is stored.
-#[derive(Deserialize, Serialize)]
-struct StoredLine {
-    actor: String,
-    action: String,
-    target: String,
-}
-
-impl StoredLine {
-    fn new(actor: &str, action: &str, target: &str) -> Self {
-        let target = &target[..target.floor_char_boundary(TEXT_BYTES_MAX)];
-        Self {
-            actor: actor.to_owned(),
-            action: action.to_owned(),
-            target: target.to_owned(),
-        }
-    }
-}
 
 impl Bus {
     /// Adds a line to the audit of the store: who did what to what. `duly` adds one for each action on
@@ -217,11 +196,48 @@ impl Bus {
         before: Option<AuditCursor>,
         limit: usize,
     ) -> Result<Page<AuditLine, AuditCursor>> {
+        self.audit_seen(filter, &|_| true, before, limit).await
+    }
+
+    /// Returns a page of the lines that match a filter and that a reader may see, as
+    /// [`audit_matching`](Self::audit_matching) does: what is hidden is in no count, and in no place.
+    ///
+    /// # Errors
+    ///
+    /// As of [`audit_of`](Self::audit_of).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::prelude::*;
+    /// use duly::admin::{AuditFilter, AuditLine};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// bus.add_to_audit("ann", "queue paused", "shop.close").await?;
+    /// bus.add_to_audit("ann", "queue paused", "shop.wages").await?;
+    ///
+    /// let is_seen = |line: &AuditLine| !line.target.starts_with("shop.wages");
+    /// let page = bus.audit_seen(&AuditFilter::default(), &is_seen, None, 1).await?;
+    /// assert_eq!(page.items[0].target, "shop.close");
+    /// assert!(page.next.is_none());
+    /// # bus.shutdown(std::time::Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub async fn audit_seen(
+        &self,
+        filter: &AuditFilter,
+        is_seen: &(dyn Fn(&AuditLine) -> bool + Sync),
+        before: Option<AuditCursor>,
+        limit: usize,
+    ) -> Result<Page<AuditLine, AuditCursor>> {
         let limit = limit.clamp(1, PAGE_MAX);
         program_audit::written(&self.inner).await;
         let buckets = self.trails_of(filter).await?;
         let trails = buckets.chunk_by(|one, other| one.queue == other.queue);
-        let parts = trails.map(|trail| self.lines_of(trail.to_vec(), (filter, before), limit));
+        let wanted = (filter, is_seen, before);
+        let parts = trails.map(|trail| self.lines_of(trail.to_vec(), wanted, limit));
         let (mut lines, mut next) = (Vec::new(), None);
         let mut parts = in_order(parts);
         while let Some(part) = parts.try_next().await? {
@@ -257,7 +273,7 @@ impl Bus {
     async fn lines_of(
         &self,
         buckets: Vec<BucketKey>,
-        (filter, before): (&AuditFilter, Option<AuditCursor>),
+        (filter, is_seen, before): (&AuditFilter, IsSeen<'_>, Option<AuditCursor>),
         limit: usize,
     ) -> Result<Vec<AuditLine>> {
         let mut count = 0;
@@ -265,7 +281,9 @@ impl Bus {
             count += self.inner.apply(bucket, StoreOp::stats()).await?.scheduled;
         }
         let is_asked_for = |line: &AuditLine| {
-            before.is_none_or(|before| line.cursor() < before) && filter.matches(line)
+            before.is_none_or(|before| line.cursor() < before)
+                && filter.matches(line)
+                && is_seen(line)
         };
         // Of lines that are sought by a text there may be few in many days.
         let is_sought = [&filter.target, &filter.actor, &filter.action];
@@ -375,9 +393,4 @@ impl Bus {
 /// Sorts lines, the newest first.
 fn sort(lines: &mut [AuditLine]) {
     lines.sort_unstable_by_key(|line| std::cmp::Reverse(line.cursor()));
-}
-
-/// Returns the day of a time, by which its lines are found.
-fn day_of(at: Timestamp) -> u64 {
-    at.as_millis() / 86_400_000
 }

@@ -1,5 +1,7 @@
 //! A line of the audit, its place, and the parts of the audit.
 
+use serde::{Deserialize, Serialize};
+
 use crate::bus::own_queues::beside;
 use crate::error::{Error, Result};
 use crate::event::{AUDIT, EventId, PROGRAM_AUDIT, QueueName};
@@ -8,6 +10,30 @@ use crate::time::Timestamp;
 /// How many lines of a namespace are kept, and how many of those of programs.
 pub(super) const LINES_MAX: usize = 10_000;
 const PROGRAM_LINES_MAX: usize = 1_000;
+/// The longest action, and the longest target, in bytes.
+pub(super) const TEXT_BYTES_MAX: usize = 1_024;
+
+/// Whether a reader may see a line.
+pub(super) type IsSeen<'a> = &'a (dyn Fn(&AuditLine) -> bool + Sync);
+
+/// A line as it is stored.
+#[derive(Deserialize, Serialize)]
+pub(super) struct StoredLine {
+    pub(super) actor: String,
+    pub(super) action: String,
+    pub(super) target: String,
+}
+
+impl StoredLine {
+    pub(super) fn new(actor: &str, action: &str, target: &str) -> Self {
+        let target = &target[..target.floor_char_boundary(TEXT_BYTES_MAX)];
+        Self {
+            actor: actor.to_owned(),
+            action: action.to_owned(),
+            target: target.to_owned(),
+        }
+    }
+}
 
 /// A line of the audit of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,4 +185,9 @@ impl std::str::FromStr for AuditCursor {
             ))
         })
     }
+}
+
+/// Returns the day of a time, by which its lines are found.
+pub(super) fn day_of(at: Timestamp) -> u64 {
+    at.as_millis() / 86_400_000
 }

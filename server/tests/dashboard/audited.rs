@@ -1,9 +1,13 @@
 //! The page of the audit, as a token sees it.
 
+use duly::Bus;
+use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::access::visit;
+use crate::servers::Redis;
+use crate::v1::cost::counted;
 use crate::world::{Place, World, reply};
 
 /// Where its pages end says nothing of lines that a token may not see.
@@ -66,5 +70,41 @@ async fn a_page_of_the_audit_ends_by_the_lines_that_are_seen() {
     let (_, erased, _) = read(&world.token, of_mail).await;
     assert!(erased > 0, "{erased}");
     assert_eq!(read(&narrow, of_mail).await, ([3, 0], 0, None));
+    world.server.stop().await;
+}
+
+/// What is hidden is read as often as what is seen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_of_the_audit_reads_lines_that_are_hidden_once() {
+    let redis = Redis::plain();
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::start_at(folder, redis.url(), "").await;
+    let narrow = "&queues=mail&scopes=consume,admin";
+    let narrow = world.new_token("ns", narrow).await;
+    let bus = Bus::builder().store_url(redis.url()).only_registered();
+    let bus = bus.publish_only().start().await.unwrap();
+    bus.add_to_audit("ann", "paused", "ns.mail").await.unwrap();
+    for _ in 0..60 {
+        let lines = (0..100).map(|_| bus.add_to_audit("ann", "paused", "ns.payroll"));
+        assert!(join_all(lines).await.iter().all(Result::is_ok));
+    }
+    bus.shutdown(std::time::Duration::from_secs(5))
+        .await
+        .unwrap();
+    let read = async |token: &str| {
+        let before = counted(&redis);
+        let page = visit(&world, Method::GET, "/audit", Some(("ns", token)), &[]).await;
+        let rows = page.text.matches("data-label=\"Who\"").count();
+        (rows, counted(&redis) - before)
+    };
+    let (rows, few) = read(&world.token).await;
+    assert_eq!(rows, 50);
+    // A day after the other, and then those of all other days.
+    let (rows, all) = read(&narrow).await;
+    assert_eq!(rows, 1);
+    assert!(
+        all < 3 * few,
+        "{all} bytes, and {few} of one that sees them"
+    );
     world.server.stop().await;
 }

@@ -8,7 +8,7 @@ use crate::servers::Redis;
 use crate::world::World;
 
 /// The bytes of replies so far.
-fn counted(redis: &Redis) -> u64 {
+pub(crate) fn counted(redis: &Redis) -> u64 {
     let info = redis.cli(&["INFO", "stats"]);
     let name = "total_net_output_bytes:";
     let line = info.lines().find_map(|line| line.strip_prefix(name));

@@ -1,6 +1,6 @@
 //! `/v1`, resource by resource.
 
-mod cost;
+pub(crate) mod cost;
 mod described;
 mod lines;
 mod openapi;

@@ -20,8 +20,6 @@ use crate::text::{self, Fields, Moment};
 
 /// The rows of a page.
 const ROWS: usize = 50;
-/// The lines that are read at once for who may not see all of them.
-const READ: usize = 1_000;
 /// The longest target of a row, in characters.
 const TARGET_MAX: usize = 200;
 
@@ -84,8 +82,7 @@ fn page_of(target: &str) -> Option<String> {
     }
 }
 
-/// Reads lines that match, from a place on. A page ends at a line that is seen, where more are: where
-/// others begin is not told.
+/// Reads lines that match and are seen, from a place on. Where others begin is not told.
 async fn read(
     app: &App,
     user: &User,
@@ -103,27 +100,9 @@ async fn read(
     filter.action = fields.get("action").map(str::to_owned);
     filter.since = text::instant(fields, "since")?;
     filter.until = text::instant(fields, "until")?;
-    let at_once = if user.sees_whole_namespace() {
-        ROWS + 1
-    } else {
-        READ
-    };
-    let page = in_time(async {
-        let (mut lines, mut from) = (Vec::new(), before);
-        while lines.len() <= ROWS {
-            let page = app.bus.audit_matching(&filter, from, at_once).await?;
-            lines.extend(page.items.into_iter().filter(|line| is_seen(user, line)));
-            from = page.next;
-            if from.is_none() {
-                break;
-            }
-        }
-        let has_more = lines.len() > ROWS;
-        lines.truncate(ROWS);
-        let next = lines.last().filter(|_| has_more).map(AuditLine::cursor);
-        Ok(Page::new(lines, next))
-    });
-    Ok(page.await?)
+    let is_seen = |line: &AuditLine| is_seen(user, line);
+    let page = app.bus.audit_seen(&filter, &is_seen, before, ROWS);
+    Ok(in_time(page).await?)
 }
 
 pub(crate) async fn page(
