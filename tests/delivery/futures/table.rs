@@ -196,6 +196,10 @@ calls! {
         let filter = duly::admin::AuditFilter::default();
         it.bus.audit_matching(&filter, None, 10).await
     };
+    Closed Bus audit_seen: |it| async {
+        let filter = duly::admin::AuditFilter::default();
+        it.bus.audit_seen(&filter, &|_| true, None, 10).await
+    };
     Closed Events list: |it| it.bus.events().list(None);
     Closed StoredEvent cancel: |it| async {
         match it.bus.event(it.waiting).await? {

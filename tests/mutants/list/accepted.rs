@@ -169,7 +169,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
          had left there, and that were passed over",
         &[put(
             "take_due",
-            "in ipairs(«$is_open and ids_in($member) or {}») do stays",
+            "in ipairs(«$is_open and ids_in($member) or {}») do $stays",
             "{}",
         )],
         redis_store("a_page_that_is_opened_loses_no_event_to_what_calls_that_failed_have_left"),

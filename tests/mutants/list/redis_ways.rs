@@ -104,7 +104,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Ids.bug(
         "redis-id-forgotten-ahead-not-noted",
         "Redis: an id that is forgotten before its time is new again while it is still to come",
-        &[never("raise_forgotten", "last_ahead > 0")],
+        &[never("raise_forgotten", "$last_ahead > 0")],
         store_contract("many_ids_that_were_made_ahead_close_no_bucket"),
     ),
     Ids.bug(
@@ -171,13 +171,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Ids.bug(
         "redis-reserved-key-freed-by-another",
         "Redis: the unique key of a done event is free again where a settle failed and a drop ends the rest",
-        &[put("hold_left", "local period = «unique» and", "false")],
+        &[put("hold_left", "local $period = «$unique» and", "false")],
         redis_store("a_unique_key_stays_reserved_whatever_a_settle_that_failed_has_left"),
     ),
     Ids.bug(
         "redis-reserved-key-taken-before-the-repeat",
         "Redis: the unique key of a done event is free where a settle failed, until its repeat",
-        &[put("replace_one", "(replaces or not «hold_left($id, $it, read_body($id))»)", "false")],
+        &[put("replace_one", "($replaces or not «hold_left($id, $it, read_body($id))»)", "false")],
         redis_store("a_unique_key_stays_reserved_whoever_pushes_it_before_the_settle_is_repeated"),
     ),
     Records.bug(
@@ -189,13 +189,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Punctual.bug(
         "redis-reaped-for-ever",
         "Redis: a node that holds nothing any more is still being reaped, and is refused each fetch",
-        &[put("count_kept", "node.reaping and «$kept > 0»", "true")],
+        &[put("count_kept", "$node.reaping and «$kept > 0»", "true")],
         redis_store("a_node_that_holds_nothing_any_more_is_not_reaped_for_ever"),
     ),
     Metrics.bug(
         "redis-ended-leases-counted-beside-others",
         "Redis: leases that a settle which failed has ended count while others have deadlines",
-        &[put("reap.lua", "if $timed and «node.timed ~= $its» then", "false")],
+        &[put("reap.lua", "if $timed and «$node.timed ~= $its» then", "false")],
         redis_store("leases_that_a_settle_has_ended_count_no_more_after_a_reap"),
     ),
 ];
