@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -15,10 +16,15 @@ const extensions = 3
 type attempt struct {
 	lease *Lease
 	// stream is the name of the stream that has sent it.
-	stream   string
-	received time.Time
+	stream string
+	// renewed is when the lease began, as far as is known, or was last extended.
+	renewed time.Time
 	// ends is when the lease ends if no later extension was confirmed.
 	ends time.Time
+	// age is by how much earlier it may end, which an extension confirms; misjudged is called where the
+	// server says that it was not so old.
+	age       time.Duration
+	misjudged func()
 	// ctx ends when the lease is lost, and when nobody waits for the attempt any more.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -26,14 +32,17 @@ type attempt struct {
 	isLost bool
 }
 
-func newAttempt(parent context.Context, lease *Lease, stream string, ttr time.Duration) *attempt {
+func newAttempt(parent context.Context, lease *Lease, stream string, ttr time.Duration, of *ages) *attempt {
 	ctx, cancel := context.WithCancel(parent)
-	now := time.Now()
+	now, age := time.Now(), of.age(lease)
 	return &attempt{
-		lease: lease, stream: stream, received: now, ends: now.Add(ttr), ctx: ctx, cancel: cancel,
-		check: make(chan struct{}, 1),
+		lease: lease, stream: stream, renewed: now.Add(-age), ends: now.Add(ttr), age: age,
+		misjudged: of.beginAnew, ctx: ctx, cancel: cancel, check: make(chan struct{}, 1),
 	}
 }
+
+// isOld reports whether the lease should have been extended, so that it is before its handler begins.
+func (a *attempt) isOld(ttr time.Duration) bool { return time.Since(a.renewed) >= ttr/extensions }
 
 // checkLease extends the lease at once: it may have been lost.
 func (a *attempt) checkLease() {
@@ -45,7 +54,7 @@ func (a *attempt) checkLease() {
 
 // keep extends the lease until done is closed; it cancels the handler when the lease is lost.
 func (a *attempt) keep(w *Worker, done <-chan struct{}) {
-	begun, step := a.received, w.ttr/extensions
+	begun, step := a.renewed, w.ttr/extensions
 	for {
 		timer := time.NewTimer(time.Until(earlier(begun.Add(step), a.ends)))
 		select {
@@ -104,12 +113,15 @@ func (a *attempt) extend(w *Worker, done <-chan struct{}) (isLost bool, err erro
 	}()
 	err = w.client.Extend(ctx, a.lease, w.ttr)
 	if err == nil {
-		a.ends = begun.Add(w.ttr)
+		if a.age > 0 && !begun.Before(a.ends.Add(-a.age)) {
+			a.misjudged() // it went on
+		}
+		a.age, a.renewed, a.ends = 0, begun, begun.Add(w.ttr)
 		return false, nil
 	}
 	var problem *Problem
 	isGone := errors.As(err, &problem) && problem.isGone()
-	return isGone || errors.Is(err, ErrLeaseLost) || !time.Now().Before(a.ends), err
+	return isGone || errors.Is(err, ErrLeaseLost) || !time.Now().Before(a.ends.Add(-a.age)), err
 }
 
 func earlier(one, other time.Time) time.Time {
@@ -145,6 +157,8 @@ func (a *attempt) settlement(w *Worker) (settlement *Settlement) {
 	}
 	defer func() {
 		if panicked := recover(); panicked != nil {
+			const form = "duly: the handler of %s panicked: %v\n%s"
+			w.onError(fmt.Errorf(form, a.lease.ID, panicked, debug.Stack()))
 			settlement = Retry(fmt.Sprintf("panic: %v", panicked))
 		}
 	}()
@@ -159,6 +173,7 @@ func (a *attempt) settlement(w *Worker) (settlement *Settlement) {
 	case a.ctx.Err() != nil:
 		return Release() // it was told to end, and did
 	default:
+		w.onError(fmt.Errorf("duly: the handler of %s failed: %w", a.lease.ID, err))
 		return Retry(err.Error())
 	}
 }

@@ -265,7 +265,7 @@ func (c *Client) Push(ctx context.Context, queue string, events ...Event) ([]Pus
 	for begin, end := 0, 0; begin < len(bodies); begin = end {
 		end = begin + countOf(bodies[begin:])
 		var results []PushResult
-		read := func(status int, text []byte) error {
+		read := func(_ int, text []byte) error {
 			results = nil // of an earlier try
 			if err := json.Unmarshal(text, &results); err != nil {
 				return err
@@ -273,7 +273,15 @@ func (c *Client) Push(ctx context.Context, queue string, events ...Event) ([]Pus
 			if len(results) != end-begin {
 				return fmt.Errorf("duly: %d results for %d events", len(results), end-begin)
 			}
-			if status == http.StatusMultiStatus {
+			// Not by the status: a gateway may make a 200 of each success.
+			isWhole := true
+			for _, result := range results {
+				if result.Problem == nil && result.ID == "" {
+					return errors.New("no response of duly: an event has no id")
+				}
+				isWhole = isWhole && result.Problem == nil
+			}
+			if !isWhole {
 				return &PushError{Results: results}
 			}
 			return nil
@@ -382,7 +390,8 @@ func (c *Client) settle(ctx context.Context, lease *Lease, settlement *Settlemen
 // drain lets a stream end when all that it has sent is settled.
 func (c *Client) drain(ctx context.Context, queue, name string) error {
 	path := queuePath(queue, "/leases/stream/drain?name="+url.QueryEscape(name))
-	return c.send(ctx, request{method: http.MethodPost, path: path, wanted: http.StatusNoContent})
+	ends, _ := ctx.Deadline() // a pause that the server asks for does not outlast it
+	return c.send(ctx, request{method: http.MethodPost, path: path, wanted: http.StatusNoContent, ends: ends})
 }
 
 // Extend makes a lease end ttr from now.

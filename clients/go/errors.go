@@ -50,19 +50,34 @@ func mayPass(err error) bool {
 }
 
 func (p *Problem) mayPass() bool {
+	if p.isOfProxy() {
+		return true
+	}
 	switch p.Status {
-	case http.StatusNotFound:
-		return !p.isGone()
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway,
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusInsufficientStorage:
 		return true
 	}
 	// It may have been done, or is of a proxy with statuses of its own; a repeat is safe, and tells.
-	return p.Status >= 500 && p.Kind == "unknown"
+	return p.Status >= 500 && p.isBare()
 }
 
-// isGone reports whether there is no such thing; a 404 without this kind is that of a proxy whose
-// server is away.
+// isBare reports whether it has no kind: it is no problem of the server, which tells one.
+func (p *Problem) isBare() bool {
+	return p.Kind == "unknown"
+}
+
+// isOfProxy reports whether a proxy refuses whoever asks, or has a 404 of its own. A bare 400 is of
+// the request: the same would meet it again.
+func (p *Problem) isOfProxy() bool {
+	switch p.Status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return p.isBare()
+	}
+	return p.Status == http.StatusNotFound && !p.isGone()
+}
+
+// isGone reports whether there is no such thing.
 func (p *Problem) isGone() bool {
 	return p.Status == http.StatusNotFound && p.Kind == "not_found"
 }
@@ -77,9 +92,10 @@ func (p *Problem) isInvalid() bool {
 	return false
 }
 
-// isLasting reports whether a stream would be refused again; a 404 may be that of a proxy.
+// isLasting reports whether the server itself has refused a stream, and would again.
 func (p *Problem) isLasting() bool {
-	return p.isInvalid() || p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden
+	isDenied := p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden
+	return !p.isBare() && (p.isInvalid() || isDenied)
 }
 
 // problemOf reads a problem; a response of something between here and the server has other forms.

@@ -96,7 +96,7 @@ func TestAPushOfManyHasAsManyRequestsAsTheirBytesNeed(t *testing.T) {
 }
 
 func TestAResponseThatHasNotAResultForEachEventIsNoneOfDuly(t *testing.T) {
-	for _, text := range []string{"[]", "null", `[{"id": "7"}]`} {
+	for _, text := range []string{"[]", "null", `[{"id": "7"}]`, `[{"id": "7"}, {}]`} {
 		client := standIn(t, func(response http.ResponseWriter, _ *http.Request) {
 			response.WriteHeader(http.StatusCreated)
 			fmt.Fprint(response, text)
@@ -200,6 +200,39 @@ func TestAHandlerThatEndsItsGoroutineHasFailed(t *testing.T) {
 	stop()
 }
 
+func failsHere() error { panic("a bug") }
+
+func TestWhatAHandlerFailsByIsToldAndAnOutcomeIsNot(t *testing.T) {
+	client := dulytest.Start(t).Client()
+	closed, told := errors.New("the bank is closed"), make(chan error, 9)
+	options := duly.Options{OnError: func(err error) { told <- err }}
+	worker := must[*duly.Worker](t)(duly.NewWorker(client, "q", func(_ context.Context, lease *duly.Lease) error {
+		var n int
+		check(t, lease.Decode(&n))
+		switch n {
+		case 0:
+			return duly.Bury("poison")
+		case 1:
+			return closed
+		}
+		return failsHere()
+	}, options))
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(running) }()
+	for n := 0; n < 3; n++ {
+		id := must[[]duly.Pushed](t)(client.Push(ctx, "q", duly.Event{Payload: n, Attempts: 1}))[0].ID
+		until(func() bool { return state(t, client, id) == "dead" })
+	}
+	stop()
+	check(t, <-ended)
+	close(told)
+	failed, panicked := <-told, <-told
+	if !errors.Is(failed, closed) || panicked == nil || !strings.Contains(panicked.Error(), "failsHere") || len(told) != 0 {
+		t.Error(failed, panicked, len(told))
+	}
+}
+
 func TestAPushOfWhichTheServerDoesNotKnowIsRepeatedUnderItsKey(t *testing.T) {
 	type refusal struct {
 		status int
@@ -209,8 +242,14 @@ func TestAPushOfWhichTheServerDoesNotKnowIsRepeatedUnderItsKey(t *testing.T) {
 	for _, status := range []int{408, 429, 502, 504, 520, 522, 524, 530, 599} {
 		cases[refusal{status, ""}] = 2
 	}
-	for _, status := range []int{400, 401, 403, 410, 413, 422} {
+	for _, status := range []int{401, 403, 404} {
+		cases[refusal{status, ""}] = 2
+	}
+	for _, status := range []int{400, 410, 413, 422} {
 		cases[refusal{status, ""}] = 1
+	}
+	for status, kind := range map[int]string{400: "invalid", 401: "unauthorized", 403: "forbidden"} {
+		cases[refusal{status, kind}] = 1
 	}
 	for refused, requests := range cases {
 		var sent []string
@@ -273,20 +312,18 @@ func TestAnEventForWhichThereIsNoSlotGoesBackBeforeItsLeaseEnds(t *testing.T) {
 }
 
 func TestAWorkerBehindAProxyThatIsWrongGoesOn(t *testing.T) {
-	streams := 0
+	statuses, streams := []int{404, 400, 401, 403, 401}, 0
 	client := standIn(t, func(response http.ResponseWriter, _ *http.Request) {
-		streams++
-		status := http.StatusNotFound
-		if streams == 3 {
-			status = http.StatusUnauthorized
+		response.WriteHeader(statuses[streams])
+		if streams++; streams == len(statuses) {
+			fmt.Fprint(response, `{"kind": "unauthorized"}`)
 		}
-		response.WriteHeader(status)
 	})
 	handler := func(context.Context, *duly.Lease) error { return nil }
 	options := duly.Options{RetryMin: time.Millisecond, RetryMax: time.Millisecond}
 	worker := must[*duly.Worker](t)(duly.NewWorker(client, "q", handler, options))
 	var problem *duly.Problem
-	if err := worker.Run(ctx); !errors.As(err, &problem) || problem.Status != 401 || streams != 3 {
+	if err := worker.Run(ctx); !errors.As(err, &problem) || problem.Kind != "unauthorized" || streams != len(statuses) {
 		t.Fatalf("%d: %v", streams, err)
 	}
 }

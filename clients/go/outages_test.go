@@ -125,26 +125,28 @@ func TestAHandlerThatEndsWhileAnExtensionHangsIsSettledAtOnce(t *testing.T) {
 	}
 }
 
-func TestA404OfAProxyEndsNoAttemptAndDropsNoSettlement(t *testing.T) {
-	open := make(chan struct{})
-	o := newOutage(t, func(call string, nth int, response http.ResponseWriter, _ *http.Request) bool {
-		if nth == 1 {
-			http.NotFound(response, nil)
-			return true
+func TestARefusalOfAProxyEndsNoAttemptAndDropsNoSettlementThatMayPass(t *testing.T) {
+	for status, tries := range map[int]int{400: 1, 401: 2, 403: 2, 404: 2} {
+		status, open := status, make(chan struct{})
+		o := newOutage(t, func(call string, nth int, response http.ResponseWriter, _ *http.Request) bool {
+			if nth == 1 {
+				http.Error(response, "back soon", status)
+				return true
+			}
+			if call == "extend" && nth == 2 {
+				close(open)
+			}
+			return false
+		})
+		handler, ended := waits(open)
+		stop := runs(t, o.client, handler, duly.Options{TTR: time.Second})
+		if how := <-ended; how != "done" {
+			t.Error(status, how)
 		}
-		if call == "extend" && nth == 2 {
-			close(open)
+		stop()
+		if got := o.settlements(); !reflect.DeepEqual(got, acks(tries)) {
+			t.Error(status, got)
 		}
-		return false
-	})
-	handler, ended := waits(open)
-	stop := runs(t, o.client, handler, duly.Options{TTR: time.Second})
-	if how := <-ended; how != "done" {
-		t.Error(how)
-	}
-	stop()
-	if got := o.settlements(); !reflect.DeepEqual(got, acks(2)) {
-		t.Error(got)
 	}
 }
 
@@ -229,10 +231,38 @@ func TestAStopIsNotHeldUpByASettlementThatIsNotAnswered(t *testing.T) {
 		stop := runs(t, o.client, handler, duly.Options{TTR: time.Hour, Grace: -1})
 		until(func() bool { return len(o.settlements()) > 0 })
 		stop()
-		// The one that was cut short, and a last one.
-		if got := o.settlements(); !reflect.DeepEqual(got, acks(2)) {
+		// The one that was cut short, and a last one, which is repeated if there is a response.
+		got := o.settlements()
+		if isOnce := len(got) == 2; isOnce != (how == "hangs") || !reflect.DeepEqual(got[:2], acks(2)) {
 			t.Errorf("a server that %s: %v", how, got)
 		}
+	}
+}
+
+func TestAPauseThatTheServerAsksForDoesNotOutlastTheStopThatDrains(t *testing.T) {
+	var drains atomic.Int64
+	streams, over := make(chan struct{}), make(chan struct{})
+	client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
+		switch {
+		case path.Base(request.URL.Path) == "stream":
+			response.WriteHeader(http.StatusOK)
+			response.(http.Flusher).Flush()
+			close(streams)
+			<-over
+		case drains.Add(1) == 1:
+			response.Header().Set("Retry-After", "30")
+			response.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			response.WriteHeader(http.StatusNoContent)
+			close(over)
+		}
+	})
+	stop := runs(t, client, func(context.Context, *duly.Lease) error { return nil }, duly.Options{})
+	<-streams
+	stop()
+	if drains.Load() != 2 {
+		close(over)
+		t.Error(drains.Load())
 	}
 }
 
@@ -300,6 +330,46 @@ func TestAStopTakesOneLeaseAtMostOfAStreamThatItCouldNotDrain(t *testing.T) {
 	})
 	if !reflect.DeepEqual(settled, []string{`{"outcome":"release"}`, ack}) {
 		t.Error(settled)
+	}
+}
+
+func TestAWorkerIsReadyWhenItsStreamHasBegunOrItHasEnded(t *testing.T) {
+	for _, status := range []int{http.StatusOK, http.StatusForbidden} {
+		status := status
+		connects, begins, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
+			if path.Base(request.URL.Path) != "stream" {
+				response.WriteHeader(http.StatusNoContent)
+				close(over)
+				return
+			}
+			close(connects)
+			<-begins
+			response.WriteHeader(status)
+			if status != http.StatusOK {
+				fmt.Fprint(response, `{"kind": "forbidden"}`)
+				return
+			}
+			response.(http.Flusher).Flush()
+			<-over
+		})
+		handler := func(context.Context, *duly.Lease) error { return nil }
+		worker := must[*duly.Worker](t)(duly.NewWorker(client, "q", handler, duly.Options{}))
+		running, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- worker.Run(running) }()
+		<-connects
+		select {
+		case <-worker.Ready():
+			t.Error("it is ready before its stream begins")
+		default:
+		}
+		close(begins)
+		<-worker.Ready()
+		stop()
+		if err := <-ended; (err != nil) != (status == http.StatusForbidden) {
+			t.Error(status, err)
+		}
 	}
 }
 
@@ -459,34 +529,73 @@ func TestWhatWaitedForASlotWhileItsStreamEndedBeginsOnlyIfItsLeaseGoesOn(t *test
 	}
 }
 
+func TestTheEndOfAStreamChecksTheLeaseOfEachHandlerThatRunsAtOnce(t *testing.T) {
+	var streams atomic.Int32
+	begun, told := make(chan struct{}), make(chan struct{})
+	client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
+		switch path.Base(request.URL.Path) {
+		case "stream":
+			streams.Add(1)
+			fmt.Fprint(response, "event: lease\ndata: {\"token\": \"t\"}\n\n")
+			response.(http.Flusher).Flush()
+			<-begun
+		case "extend":
+			response.WriteHeader(http.StatusConflict)
+			fmt.Fprint(response, `{"kind": "lease_lost"}`)
+		default:
+			response.WriteHeader(http.StatusNoContent)
+		}
+	})
+	stop := runs(t, client, func(ctx context.Context, _ *duly.Lease) error {
+		close(begun)
+		<-ctx.Done()
+		close(told)
+		return nil
+		// The next stream would begin a long time later.
+	}, duly.Options{TTR: time.Hour, RetryMin: time.Hour, RetryMax: time.Hour})
+	select {
+	case <-told:
+	case <-time.After(20 * time.Second):
+		t.Error("it is not told that its lease is lost")
+	}
+	stop()
+	if streams.Load() != 1 {
+		t.Error(streams.Load())
+	}
+}
+
 func TestAPushOfManyIsRepeatedWhereOneOfThemMayBeStoredThen(t *testing.T) {
 	const (
 		away     = `{"problem": {"status": 503, "kind": "unavailable", "detail": "away"}}`
 		conflict = `{"problem": {"status": 409, "kind": "conflict", "detail": "another"}}`
 		stored   = `{"id": "7", "duplicate": true}`
 	)
-	for first, requests := range map[[2]string]int{
+	cases := map[[2]string]int{
 		{away, away}: 2, {conflict, away}: 2, {stored, away}: 2, {conflict, stored}: 1,
-	} {
-		var sent []string
-		client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
-			body, _ := io.ReadAll(request.Body)
-			sent = append(sent, string(body))
-			if len(sent) == 1 {
-				response.WriteHeader(http.StatusMultiStatus)
-				fmt.Fprintf(response, "[%s, %s]", first[0], first[1])
-				return
+	}
+	// A gateway makes a 200 of each success.
+	for _, statuses := range [][2]int{{http.StatusMultiStatus, http.StatusCreated}, {http.StatusOK, http.StatusOK}} {
+		for first, requests := range cases {
+			var sent []string
+			client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
+				body, _ := io.ReadAll(request.Body)
+				sent = append(sent, string(body))
+				if len(sent) == 1 {
+					response.WriteHeader(statuses[0])
+					fmt.Fprintf(response, "[%s, %s]", first[0], first[1])
+					return
+				}
+				response.WriteHeader(statuses[1])
+				fmt.Fprintf(response, "[%s, %s]", stored, stored)
+			})
+			pushed, err := client.Push(ctx, "q", duly.Event{Payload: 1}, duly.Event{Payload: 2})
+			var refused *duly.PushError
+			if len(sent) != requests || sent[0] != sent[len(sent)-1] {
+				t.Errorf("%v: %d requests", first, len(sent))
 			}
-			response.WriteHeader(http.StatusCreated)
-			fmt.Fprintf(response, "[%s, %s]", stored, stored)
-		})
-		pushed, err := client.Push(ctx, "q", duly.Event{Payload: 1}, duly.Event{Payload: 2})
-		var refused *duly.PushError
-		if len(sent) != requests || sent[0] != sent[len(sent)-1] {
-			t.Errorf("%v: %d requests", first, len(sent))
-		}
-		if isRefused := errors.As(err, &refused); isRefused != (requests == 1) || len(pushed) != 2*(requests-1) {
-			t.Errorf("%v: %v, %v", first, pushed, err)
+			if isRefused := errors.As(err, &refused); isRefused != (requests == 1) || len(pushed) != 2*(requests-1) {
+				t.Errorf("%v: %v, %v", first, pushed, err)
+			}
 		}
 	}
 }

@@ -28,6 +28,8 @@ type streamOptions struct {
 	queue, name string
 	ttr         time.Duration
 	inFlight    int
+	// begun is called when the server knows the stream.
+	begun func()
 }
 
 func (o streamOptions) path() string {
@@ -63,6 +65,7 @@ func (c *Client) read(ctx context.Context, cancel context.CancelFunc, options st
 		text, _ := io.ReadAll(io.LimitReader(response.Body, responseMax)) // its status says enough
 		return problemOf(response, text)
 	}
+	options.begun()
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, eventMax)
 	var name string

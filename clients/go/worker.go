@@ -38,7 +38,8 @@ type Options struct {
 	Grace time.Duration
 	// RetryMin and RetryMax bound the pause before a new connection. Defaults: 0.1 s and 10 s.
 	RetryMin, RetryMax time.Duration
-	// OnError is told of lost leases and connections; the worker goes on. Default: log.Print.
+	// OnError is told of what handlers return or panic with, and of lost leases and connections; the
+	// worker goes on. Default: log.Print.
 	OnError func(error)
 }
 
@@ -62,7 +63,15 @@ type Worker struct {
 	// leaving is closed when what has not begun goes back.
 	leaving chan struct{}
 	work    sync.WaitGroup
+	ready   chan struct{}
+	begun   sync.Once
 }
+
+// Ready returns a channel that is closed when the server has begun a stream, as then what is due is
+// handled, or when Run ends.
+func (w *Worker) Ready() <-chan struct{} { return w.ready }
+
+func (w *Worker) isReady() { w.begun.Do(func() { close(w.ready) }) }
 
 // NewWorker returns a worker; Run runs it.
 func NewWorker(client *Client, queue string, handler Handler, options Options) (*Worker, error) {
@@ -97,6 +106,7 @@ func NewWorker(client *Client, queue string, handler Handler, options Options) (
 		slots:   make(chan struct{}, options.Concurrency),
 		running: map[*attempt]struct{}{},
 		leaving: make(chan struct{}),
+		ready:   make(chan struct{}),
 	}, nil
 }
 
@@ -107,6 +117,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	// Streams and handlers go on after a stop, for as long as it takes.
 	inner, end := context.WithCancel(context.Background())
 	defer end()
+	defer w.isReady()
 	for failures := 0; ctx.Err() == nil; {
 		begun := time.Now()
 		var failure error
@@ -150,22 +161,14 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 func (w *Worker) receive(ctx, handlers context.Context, name string) error {
-	// What an earlier stream has sent may have been given back when it ended.
-	w.mutex.Lock()
-	for attempt := range w.running {
-		attempt.checkLease()
-	}
-	w.live = name
-	w.mutex.Unlock()
-	defer func() {
-		w.mutex.Lock()
-		w.live = ""
-		w.mutex.Unlock()
-	}()
-	undrained := 0
-	options := streamOptions{queue: w.queue, name: name, ttr: w.ttr, inFlight: cap(w.slots)}
+	// Again as it begins: the server may have been away when an earlier one ended, and gives back what
+	// is not extended soon.
+	w.setLive(name)
+	defer w.setLive("")
+	undrained, ages := 0, &ages{}
+	options := streamOptions{queue: w.queue, name: name, ttr: w.ttr, inFlight: cap(w.slots), begun: w.isReady}
 	return w.client.stream(ctx, options, func(lease *Lease) {
-		attempt := newAttempt(handlers, lease, name, w.ttr)
+		attempt := newAttempt(handlers, lease, name, w.ttr, ages)
 		w.mutex.Lock()
 		isStopping := w.stopping
 		if !isStopping {
@@ -187,6 +190,16 @@ func (w *Worker) receive(ctx, handlers context.Context, name string) error {
 	})
 }
 
+// setLive notes which stream goes on, and has the leases of all attempts that run extended at once.
+func (w *Worker) setLive(name string) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.live = name
+	for attempt := range w.running {
+		attempt.checkLease()
+	}
+}
+
 // runAttempt runs an attempt when there is a slot; more than there are come after a reconnection.
 func (w *Worker) runAttempt(attempt *attempt) {
 	defer w.work.Done()
@@ -197,7 +210,8 @@ func (w *Worker) runAttempt(attempt *attempt) {
 	select {
 	case w.slots <- struct{}{}:
 		defer func() { <-w.slots }()
-		if isSure := w.goesOn(attempt.stream); !isSure && !attempt.isHeld(w) {
+		isSure := w.goesOn(attempt.stream) && !attempt.isOld(w.ttr)
+		if !isSure && !w.isStopping() && !attempt.isHeld(w) {
 			w.onError(fmt.Errorf("duly: the lease of %s was lost before its handler began", attempt.lease.ID))
 			settlement = nil
 		} else if !w.isStopping() {
@@ -216,11 +230,10 @@ func (w *Worker) runAttempt(attempt *attempt) {
 }
 
 // goesOn reports whether a stream goes on: what it has sent may have been given back when it ended.
-// When the worker stops, nothing begins any more.
 func (w *Worker) goesOn(stream string) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	return w.stopping || w.live == stream
+	return w.live == stream
 }
 
 func (w *Worker) isStopping() bool {
@@ -258,7 +271,7 @@ func (w *Worker) trySettle(attempt *attempt, settlement *Settlement) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), settleMax)
 	defer cancel()
-	return w.client.Settle(ctx, attempt.lease, settlement)
+	return w.client.settle(ctx, attempt.lease, settlement, time.Now().Add(settleMax))
 }
 
 // endStream stops: nothing more is sent, and what was sent ends or is handed back.

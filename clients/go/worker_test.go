@@ -26,7 +26,9 @@ func runs(t testing.TB, client *duly.Client, handler duly.Handler, options duly.
 // begins is as runs; its function calls another when the worker takes no more events.
 func begins(t testing.TB, client *duly.Client, handler duly.Handler, options duly.Options) func(func()) {
 	t.Helper()
-	options.OnError = func(err error) { t.Log(err) }
+	if options.OnError == nil {
+		options.OnError = func(err error) { t.Log(err) }
+	}
 	worker := must[*duly.Worker](t)(duly.NewWorker(client, "q", handler, options))
 	running, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)

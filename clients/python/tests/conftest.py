@@ -9,7 +9,7 @@ from typing import TypedDict
 
 import pytest
 
-from duly import AsyncClient, Worker
+from duly import App, AsyncClient, Worker
 from duly.testing import TestServer
 
 
@@ -29,6 +29,14 @@ def place(duly_server: TestServer, namespace: str) -> Place:
     """Where a client of a test finds its server."""
     token = duly_server.new_token(namespace)
     return {"url": duly_server.url, "token": token, "namespace": namespace}
+
+
+@pytest.fixture
+def app(place: Place) -> Iterator[App]:
+    """An app whose connections end with the test."""
+    app = App(**place)
+    yield app
+    app.close()
 
 
 @asynccontextmanager

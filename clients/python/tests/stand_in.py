@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -13,12 +14,12 @@ import httpx
 from duly import AsyncClient
 
 
-def lease_text(payload: object, token: str = "lease-1") -> bytes:
-    """Returns an event of a stream."""
+def lease_text(payload: object, token: str = "lease-1", age: float = 0.0) -> bytes:
+    """Returns an event of a stream, which has lain in a socket for `age` seconds."""
     view = {
         "id": "01KBKSY8Q3X4H1W9V0T5RZ7M2C",
         "token": token,
-        "deadline_ms": 0,
+        "deadline_ms": round((time.time() - age) * 1_000),
         "attempt": 1,
         "attempts_left": 0,
         "headers": {},

@@ -12,12 +12,10 @@ import pytest
 
 from duly import App, AsyncClient, UsageError
 
-from .conftest import Place, until
+from .conftest import until
 
 
-def test_pushes_of_a_loop_share_its_connections(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pushes_of_a_loop_share_its_connections(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
     connect = asyncio.BaseEventLoop.create_connection
 
@@ -26,7 +24,6 @@ def test_pushes_of_a_loop_share_its_connections(
         return await connect(loop, *arguments, **options)
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "create_connection", count)
-    app = App(**place)
     close = app.task(queue="close")(print)
     clients: list[AsyncClient] = []
 
@@ -56,8 +53,8 @@ def test_pushes_of_a_loop_share_its_connections(
     assert app.client.stats("close")["ready"] == 50 + 4 + 4 + 7 * 5
 
 
-def test_a_task_pushes_with_all_that_an_event_has(place: Place) -> None:
-    close = App(**place).task(queue="close", attempts=5)(print)
+def test_a_task_pushes_with_all_that_an_event_has(app: App) -> None:
+    close = app.task(queue="close", attempts=5)(print)
     identity = "01KBKSY8Q3X4H1W9V0T5RZ7M2C"
     body = close.event(1, keep_payload=True, id=identity).body()
     assert (body["keep_payload"], body["id"], body["attempts"]) == (True, identity, 5)
@@ -68,8 +65,7 @@ def test_a_task_pushes_with_all_that_an_event_has(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("grace", "ends"), [(0.05, False), (30.0, True)])
-def test_a_stop_waits_for_as_long_as_the_app_says(place: Place, grace: float, ends: bool) -> None:
-    app = App(**place)
+def test_a_stop_waits_for_as_long_as_the_app_says(app: App, grace: float, ends: bool) -> None:
     begun, goes_on = threading.Event(), threading.Event()
     ended: list[bool] = []
 
@@ -97,8 +93,7 @@ def test_a_stop_waits_for_as_long_as_the_app_says(place: Place, grace: float, en
     assert ended == [ends]
 
 
-def test_workers_run_in_another_thread_than_the_main_one(place: Place) -> None:
-    app = App(**place)
+def test_workers_run_in_another_thread_than_the_main_one(app: App) -> None:
     done = threading.Event()
 
     @app.task(queue="close")

@@ -220,7 +220,7 @@ def test_errors_say_what_would_be_right(duly_server: TestServer, duly_client: Cl
     with pytest.raises(InvalidError, match="`duly-`"):
         duly_client.push("close", 1, headers={"duly-x": "1"})
     stranger = Client(duly_server.url, token="x", namespace="other")
-    with pytest.raises(DeniedError) as denied:
+    with stranger, pytest.raises(DeniedError) as denied:
         stranger.push("close", 1)
     assert denied.value.problem.status == 401
     wrongs: list[tuple[dict[str, Any], str]] = [
@@ -256,7 +256,9 @@ def test_a_server_that_is_away_is_told_after_some_tries(monkeypatch: pytest.Monk
         (500, "corrupt", 1),
         (408, "timeout", 2),
         *[(status, None, 2) for status in (408, 429, 502, 504, 520, 522, 524, 530, 599)],
-        *[(status, None, 1) for status in (400, 401, 403, 410, 413, 422)],
+        *[(status, None, 2) for status in (401, 403, 404)],
+        *[(400, "invalid", 1), (401, "unauthorized", 1), (403, "forbidden", 1)],
+        *[(status, None, 1) for status in (400, 410, 413, 422)],
     ],
 )
 def test_a_push_of_which_the_server_does_not_know_is_repeated_under_its_key(

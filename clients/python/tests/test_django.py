@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import django
 import pytest
 from django.conf import settings
-from django.db import IntegrityError, connection, models, transaction
+from django.db import IntegrityError, OperationalError, connection, models, transaction
 
 from duly import UsageError
+from duly.attempt import Handler
 
 from .postgres import outbox_database
 
@@ -126,3 +128,33 @@ def test_a_push_without_a_transaction_is_refused(order_model: Any) -> None:
     with transaction.atomic(), pytest.raises(UsageError, match="queue"):
         push("a.b", {"id": 1})
     assert events() == []
+
+
+def test_a_handler_with_connections_works_again_after_a_restart_of_the_database(
+    order_model: Any,
+) -> None:
+    from duly.django import with_connections
+
+    @with_connections
+    def handle(payload: int) -> int:
+        """Counts."""
+        connection.settings_dict["CONN_MAX_AGE"] = None  # of this thread; it is never too old
+        with connection.cursor() as cursor:
+            cursor.execute("select pg_backend_pid()")
+            return int(cursor.fetchone()[0])
+
+    async def handle_async(payload: int) -> None: ...
+
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(handle, 7).result()
+        with connection.cursor() as cursor:
+            cursor.execute("select pg_terminate_backend(%s, 5000)", [first])
+        with pytest.raises(OperationalError):
+            threads.submit(handle, 7).result()
+        second = threads.submit(handle, 7).result()
+        assert threads.submit(handle, 7).result() == second != first
+        threads.submit(lambda: connection.close()).result()
+    assert Handler.of(handle).payload_type is int
+    assert handle.__doc__ == "Counts."
+    with pytest.raises(UsageError, match="a `def`"):
+        with_connections(handle_async)

@@ -106,22 +106,22 @@ print("stopped", flush=True)
 def test_a_program_that_is_told_to_stop_ends_what_it_has_begun(lasting_server: TestServer) -> None:
     with lasting_server.client() as client:
         pushed = client.push("q", 1)
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [sys.executable, "-c", PROGRAM],
             env=environment_of(lasting_server),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-        )
-        assert process.stdout is not None
-        assert process.stdin is not None
-        assert process.stdout.readline() == "begun\n"
-        process.send_signal(signal.SIGTERM)
-        process.stdin.write("\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == "ended\n"
-        assert process.stdout.readline() == "stopped\n"
-        assert process.wait() == 0
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdin is not None
+            assert process.stdout.readline() == "begun\n"
+            process.send_signal(signal.SIGTERM)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "ended\n"
+            assert process.stdout.readline() == "stopped\n"
+            assert process.wait() == 0
         assert client.explain("q", pushed.id)["state"] == "done"
 
 
@@ -146,20 +146,20 @@ def test_a_program_that_is_told_to_stop_waits_for_no_thread_for_ever(
 ) -> None:
     with lasting_server.client() as client:
         client.push("q", 1)
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [sys.executable, "-c", STUCK],
             env=environment_of(lasting_server),
             stdout=subprocess.PIPE,
             text=True,
-        )
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "begun\n"
-            process.send_signal(signal.SIGTERM)
-            assert process.stdout.readline() == "stopped\n"
-            assert process.wait(20) == 0
-        finally:
-            process.kill()
+        ) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "begun\n"
+                process.send_signal(signal.SIGTERM)
+                assert process.stdout.readline() == "stopped\n"
+                assert process.wait(20) == 0
+            finally:
+                process.kill()
         (lease,) = client.lease("q", wait=8)
         assert lease.attempt == 1
 
@@ -175,14 +175,13 @@ with TestServer() as server:
 
 
 def test_a_server_ends_with_a_test_that_is_killed() -> None:
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", LEFT_BEHIND], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    url = process.stdout.readline().strip()
-    assert httpx.get(f"{url}/clock").is_success
-    process.kill()
-    process.wait()
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert httpx.get(f"{url}/clock").is_success
+        process.kill()
 
     def is_gone() -> bool:
         try:

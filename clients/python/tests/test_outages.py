@@ -14,6 +14,8 @@ from duly import (
     AsyncClient,
     Backoff,
     Context,
+    DeniedError,
+    InvalidError,
     NewEvent,
     NotFoundError,
     Problem,
@@ -27,7 +29,6 @@ from .conftest import running, until
 from .stand_in import StandIn, lease_text
 
 QUICK = Backoff(first=0.01, longest=0.01)
-BARE_404 = httpx.Response(404, text="404 page not found")
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +89,10 @@ def test_a_handler_that_ends_while_an_extension_hangs_is_settled_at_once() -> No
     assert server.settled == [{"outcome": "ack"}]
 
 
-def test_a_404_of_a_proxy_ends_no_attempt_and_drops_no_settlement() -> None:
+@pytest.mark.parametrize(("status", "tries"), [(400, 1), (401, 2), (403, 2), (404, 2)])
+def test_a_refusal_of_a_proxy_ends_no_attempt_and_drops_no_settlement_that_may_pass(
+    status: int, tries: int
+) -> None:
     calls: Counter[str] = Counter()
     extended = asyncio.Event()
     ended: list[str] = []
@@ -96,7 +100,7 @@ def test_a_404_of_a_proxy_ends_no_attempt_and_drops_no_settlement() -> None:
     async def respond(call: str) -> httpx.Response | None:
         calls[call] += 1
         if calls[call] == 1:
-            return BARE_404
+            return httpx.Response(status, text="<html>back soon</html>")
         if call == "extend":
             extended.set()
         return None
@@ -117,10 +121,31 @@ def test_a_404_of_a_proxy_ends_no_attempt_and_drops_no_settlement() -> None:
 
     asyncio.run(case())
     assert ended == ["done"]
-    assert server.settled == [{"outcome": "ack"}] * 2
+    assert server.settled == [{"outcome": "ack"}] * tries
     gone = Problem.of(404, {"kind": "not_found", "detail": "no lease"})
     assert isinstance(error_of(gone), NotFoundError)
-    assert isinstance(error_of(Problem.of(404, "404 page not found")), UnavailableError)
+    of_proxy = error_of(Problem.of(status, "back soon"))
+    assert isinstance(of_proxy, UnavailableError if tries > 1 else InvalidError)
+
+
+def test_a_worker_behind_a_proxy_that_is_wrong_goes_on_until_the_server_refuses_it() -> None:
+    refusals = [httpx.Response(status, text="back soon") for status in (404, 400, 401, 403)]
+    refusals += [httpx.Response(403, json={"kind": "forbidden"})]
+    left = iter(refusals)
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        return next(left)
+
+    async def handle(payload: int) -> None: ...
+
+    async def case() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
+        async with AsyncClient("http://duly", token="x", namespace="ns", http=http) as client:
+            with pytest.raises(DeniedError, match="403 forbidden"):
+                await Worker(client, "q", handle, backoff=QUICK).run()
+
+    asyncio.run(case())
+    assert next(left, None) is None
 
 
 def test_a_settlement_is_repeated_for_as_long_as_its_lease_goes_on() -> None:
@@ -183,7 +208,7 @@ def test_a_stop_waits_for_a_settlement_no_longer_than_its_grace() -> None:
 def test_a_stop_is_not_held_up_by_a_settlement_that_is_not_answered(
     monkeypatch: pytest.MonkeyPatch, hangs: bool, cancels: bool
 ) -> None:
-    monkeypatch.setattr("duly.worker.SETTLE_MAX", 0.1)
+    monkeypatch.setattr("duly.worker.SETTLE_MAX", 0.5)
 
     async def respond(call: str) -> httpx.Response | None:
         if call == "settle" and hangs:
@@ -207,8 +232,32 @@ def test_a_stop_is_not_held_up_by_a_settlement_that_is_not_answered(
             assert not working
 
     asyncio.run(case())
-    # The one that was cut short, and a last one.
-    assert server.settled == [{"outcome": "ack"}] * 2
+    # The one that was cut short, and a last one, which is repeated if there is a response.
+    assert (len(server.settled) == 2) is hangs
+    assert server.settled[:2] == [{"outcome": "ack"}] * 2
+
+
+def test_a_pause_that_the_server_asks_for_does_not_outlast_the_stop_that_drains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("duly.worker.DRAIN_MAX", 1.0)
+    calls: Counter[str] = Counter()
+
+    async def respond(call: str) -> httpx.Response | None:
+        calls[call] += 1
+        is_first = call == "drain" and calls[call] == 1
+        return httpx.Response(503, headers={"Retry-After": "30"}) if is_first else None
+
+    server = StandIn(respond=respond)
+
+    async def handle(payload: int) -> None: ...
+
+    async def case() -> None:
+        async with server.client() as client, running(Worker(client, "q", handle)):
+            await until("it streams", lambda: server.streams == 1)
+
+    asyncio.run(case())
+    assert calls["drain"] == 2
 
 
 def test_a_stop_takes_one_lease_at_most_of_a_stream_that_it_could_not_drain() -> None:
@@ -451,6 +500,44 @@ def test_what_waited_for_a_slot_while_its_stream_ended_begins_only_if_its_lease_
     assert begun == settled == ["first", "third"]
 
 
+def test_the_end_of_a_stream_checks_the_lease_of_each_handler_that_runs_at_once() -> None:
+    begun = asyncio.Event()
+    streams: list[str] = []
+    ended: list[str] = []
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield lease_text(7)
+        await begun.wait()
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        call = request.url.path.split("/")[-1]
+        if call == "stream":
+            streams.append(call)
+            return httpx.Response(200, content=stream())
+        if call == "extend":
+            return httpx.Response(409, json={"kind": "lease_lost"})
+        return httpx.Response(204)
+
+    async def handle(payload: int) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("told to end")
+
+    async def case() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
+        client = AsyncClient("http://duly", token="x", namespace="ns", http=http)
+        # The next stream would begin a long time later.
+        pause = Backoff(first=600, longest=600)
+        worker = Worker(client, "q", handle, ttr=3_600, backoff=pause)
+        async with client, running(worker):
+            await until("it is told to end", lambda: bool(ended))
+
+    asyncio.run(case())
+    assert (streams, ended) == (["stream"], ["told to end"])
+
+
 UNAVAILABLE = {"problem": {"status": 503, "kind": "unavailable", "title": "", "detail": "away"}}
 CONFLICT = {"problem": {"status": 409, "kind": "conflict", "title": "", "detail": "another"}}
 STORED = {"id": "7", "due_ms": 0, "duplicate": True}
@@ -465,16 +552,17 @@ STORED = {"id": "7", "due_ms": 0, "duplicate": True}
         ([CONFLICT, STORED], 1),
     ],
 )
+@pytest.mark.parametrize("is_behind_a_gateway", [False, True])
 def test_a_push_of_many_is_repeated_where_one_of_them_may_be_stored_then(
-    first: list[object], requests: int
+    is_behind_a_gateway: bool, first: list[object], requests: int
 ) -> None:
     sent: list[bytes] = []
 
     def respond(request: httpx.Request) -> httpx.Response:
         sent.append(request.content)
         if len(sent) == 1:
-            return httpx.Response(207, json=first)
-        return httpx.Response(201, json=[STORED, STORED])
+            return httpx.Response(200 if is_behind_a_gateway else 207, json=first)
+        return httpx.Response(200 if is_behind_a_gateway else 201, json=[STORED, STORED])
 
     async def case() -> None:
         http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
@@ -489,3 +577,38 @@ def test_a_push_of_many_is_repeated_where_one_of_them_may_be_stored_then(
     asyncio.run(case())
     assert len(sent) == requests
     assert len(set(sent)) == 1
+
+
+@pytest.mark.parametrize("status", [200, 403])
+def test_a_worker_is_ready_when_its_stream_has_begun_or_it_has_ended(status: int) -> None:
+    connects, begins = asyncio.Event(), asyncio.Event()
+
+    async def stream() -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        if not request.url.path.endswith("/stream"):
+            return httpx.Response(204)
+        connects.set()
+        await begins.wait()
+        if status == 200:
+            return httpx.Response(200, content=stream())
+        return httpx.Response(status, json={"kind": "forbidden"})
+
+    async def handle(payload: int) -> None: ...
+
+    async def case() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
+        async with AsyncClient("http://duly", token="x", namespace="ns", http=http) as client:
+            worker = Worker(client, "q", handle)
+            work = asyncio.create_task(worker.run())
+            await connects.wait()
+            assert not worker.ready.is_set()
+            begins.set()
+            await worker.ready.wait()
+            worker.stop()
+            await asyncio.wait({work})
+            assert isinstance(work.exception(), DeniedError) is (status == 403)
+
+    asyncio.run(case())

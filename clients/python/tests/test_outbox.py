@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -59,19 +60,29 @@ def test_a_push_is_there_if_the_transaction_commits_and_only_then(address: str) 
         ]
 
 
-def test_sqlalchemy_does_the_same(address: str) -> None:
+@contextmanager
+def engine_of(address: str) -> Iterator[sqlalchemy.Engine]:
+    """An engine whose connections are closed at the end, not when a later test collects them."""
     engine = sqlalchemy.create_engine(
         "postgresql+psycopg://", creator=lambda: psycopg.connect(address)
     )
-    with engine.begin() as connection:
-        connection.execute(sqlalchemy.text("truncate duly_outbox"))
-        order = {"order": 7}
-        pushed = outbox.push_sqlalchemy(
-            connection, "close", order, namespace="shop", delay=1_800, attempts=5
-        )
-        assert pushed is not None
-    with engine.begin() as connection:
-        rows = connection.execute(sqlalchemy.text(ROWS.replace("::text", ""))).all()
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def test_sqlalchemy_does_the_same(address: str) -> None:
+    with engine_of(address) as engine:
+        with engine.begin() as connection:
+            connection.execute(sqlalchemy.text("truncate duly_outbox"))
+            order = {"order": 7}
+            pushed = outbox.push_sqlalchemy(
+                connection, "close", order, namespace="shop", delay=1_800, attempts=5
+            )
+            assert pushed is not None
+        with engine.begin() as connection:
+            rows = connection.execute(sqlalchemy.text(ROWS.replace("::text", ""))).all()
     assert [tuple(row) for row in rows] == [("shop.close", {"order": 7}, True, "5")]
 
 
@@ -131,10 +142,7 @@ def fail_in_a_savepoint(session: Session) -> None:
 
 
 def test_a_push_of_a_savepoint_that_is_undone_is_not_there(address: str) -> None:
-    engine = sqlalchemy.create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(address)
-    )
-    with Session(engine) as session:
+    with engine_of(address) as engine, Session(engine) as session:
         session.execute(sqlalchemy.text("truncate duly_outbox"))
         outbox.push_sqlalchemy(session, "first", 1, namespace="shop")
         with pytest.raises(sqlalchemy.exc.ProgrammingError):
@@ -201,10 +209,7 @@ def test_a_delay_of_days_is_exact_over_a_change_of_the_clocks(address: str) -> N
             outbox.push(cursor, "close", 7, namespace="shop", delay=wanted)
             cursor.execute(DUE)
             assert cursor.fetchall() == [(wanted.total_seconds(),)]
-    engine = sqlalchemy.create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(address)
-    )
-    with engine.begin() as opened:
+    with engine_of(address) as engine, engine.begin() as opened:
         opened.execute(sqlalchemy.text("set time zone 'Europe/Berlin'"))
         opened.execute(sqlalchemy.text("delete from duly_outbox"))
         outbox.push_sqlalchemy(opened, "close", 7, namespace="shop", delay=delay)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
@@ -14,6 +15,11 @@ from .stand_in import StandIn, lease_text
 QUICK = Backoff(first=0.01, longest=0.01)
 
 
+def lease_due(deadline: bytes) -> bytes:
+    """Returns a lease with a deadline that is none."""
+    return re.sub(rb'(?<="deadline_ms": )\d+', deadline, lease_text(7))
+
+
 @pytest.mark.parametrize(
     "streamed",
     [
@@ -23,9 +29,9 @@ QUICK = Backoff(first=0.01, longest=0.01)
         b"event: problem\ndata: []\n\n",
         b'event: problem\ndata: {"status": []}\n\n',
         b"event: lease\ndata: " + b"[" * 100_000 + b"\n\n",
-        lease_text(7).replace(b'"deadline_ms": 0', b'"deadline_ms": 1e20'),
-        lease_text(7).replace(b'"deadline_ms": 0', b'"deadline_ms": 1e15'),
-        lease_text(7).replace(b'"deadline_ms": 0', b'"deadline_ms": Infinity'),
+        lease_due(b"1e20"),
+        lease_due(b"1e15"),
+        lease_due(b"Infinity"),
         b"data: " + b"x" * 2_000,
         b"x" * 2_000,
         b"data: x\n" * 2_000,

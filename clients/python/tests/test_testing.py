@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import time
+import warnings
 from pathlib import Path
 
 import httpx
@@ -122,3 +125,44 @@ def test_a_server_that_has_no_token_to_start_with_is_ended(
         pass
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+PROGRAM = """#!/bin/sh
+printf 'a byte that is no text: \\377\\n'
+if [ "$FAILS" ]; then exit 1; fi
+for it in api admin; do
+    printf '{"message": "listening", "listener": "%s", "address": "127.0.0.1:9"}\\n' "$it"
+done
+printf 'another one: \\377\\n'
+printf 'the last line\\n'
+cat >/dev/null
+"""
+
+
+def _with_token(server: TestServer) -> TestServer:
+    server.token = "x"  # or the program would be asked for one
+    return server
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_server_leaves_nothing_open_whatever_it_logs(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "program"
+    path.write_text(PROGRAM)
+    path.chmod(0o700)
+    monkeypatch.setenv("DULY_PROGRAM", str(path))
+    monkeypatch.setenv("FAILS", "1" if fails else "")
+    gc.collect()  # what others have left
+    with warnings.catch_warnings(record=True) as left:
+        warnings.simplefilter("always", ResourceWarning)
+        if fails:
+            with pytest.raises(ServerStartError, match="no text"), TestServer():
+                pass
+        else:
+            with _with_token(TestServer()) as server:
+                while "the last line\n" not in server._last_lines:
+                    time.sleep(0.01)
+                server.kill()
+        gc.collect()
+    assert [str(warning.message) for warning in left] == []

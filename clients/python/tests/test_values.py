@@ -72,11 +72,11 @@ def test_bytes_that_are_no_json_become_a_dead_letter(raw: bytes, place: Place) -
         begun.append(payload)
 
     async def case() -> None:
-        blocking = Client(**place)
         async with AsyncClient(**place) as client:
             pushed = await client.push("q", raw, attempts=9)
-            async with running(Worker(client, "q", handle)):
-                await until("it is dead", lambda: bool(begun) or blocking.stats("q")["dead"] == 1)
+            with Client(**place) as other:
+                async with running(Worker(client, "q", handle)):
+                    await until("it is dead", lambda: bool(begun) or other.stats("q")["dead"] == 1)
             assert (await client.explain("q", pushed.id))["state"] == "dead"
 
     asyncio.run(case())

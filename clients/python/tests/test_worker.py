@@ -192,8 +192,7 @@ def test_a_worker_without_a_right_ends_with_the_reason(place: Place) -> None:
     asyncio.run(case())
 
 
-def test_a_task_is_pushed_here_and_run_there(duly_server: TestServer, place: Place) -> None:
-    app = App(place["url"], token=place["token"], namespace=place["namespace"])
+def test_a_task_is_pushed_here_and_run_there(duly_server: TestServer, app: App) -> None:
     closed: list[Order] = []
 
     @app.task(queue="close", attempts=5, timeout=30)
@@ -218,7 +217,7 @@ def test_a_task_is_pushed_here_and_run_there(duly_server: TestServer, place: Pla
 
 @pytest.mark.parametrize("has_handlers", [True, False])
 def test_two_workers_of_a_loop_are_both_stopped_by_a_signal(
-    place: Place, has_handlers: bool, monkeypatch: pytest.MonkeyPatch
+    app: App, place: Place, has_handlers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_handlers:  # as on Windows
         for name in ("add_signal_handler", "remove_signal_handler"):
@@ -228,7 +227,6 @@ def test_two_workers_of_a_loop_are_both_stopped_by_a_signal(
     async def handle(payload: int) -> None: ...
 
     async def case() -> None:
-        app = App(**place)
         app.task(queue="tasks")(handle)
         async with AsyncClient(**place) as client:
             workers = [Worker(client, "q", handle) for _ in range(3)]
@@ -266,7 +264,7 @@ def test_any_thread_stops_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_client_of_a_task_costs_no_reading_of_certificates(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[object] = []
     load = ssl.SSLContext.load_verify_locations
@@ -276,7 +274,6 @@ def test_a_client_of_a_task_costs_no_reading_of_certificates(
         load(context, *arguments)
 
     monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", count)
-    app = App(**place)
     close = app.task(queue="close")(lambda payload: None)
 
     async def case() -> None:

@@ -1,6 +1,7 @@
 /** One attempt: a handler runs while its lease is extended, and its end becomes a settlement. */
 
 import { pause, within } from "./backoff.js";
+import { receivedAt } from "./client.js";
 import type { Client, Lease } from "./client.js";
 import { isGone, LeaseLostError } from "./errors.js";
 import { ack, bury, Outcome, retry } from "./settlements.js";
@@ -23,8 +24,10 @@ export interface AttemptOptions {
   readonly ttr: number;
   /** `Infinity` is none. */
   readonly timeout: number;
-  /** Told of what goes wrong and is not the handler's. */
+  /** Told of what goes wrong. */
   readonly onError: (error: unknown) => void;
+  /** The extensions of all attempts of a worker that have no response yet. */
+  readonly extending: Set<Promise<void>>;
 }
 
 /** How often a lease is extended within its length. */
@@ -32,11 +35,17 @@ const EXTENSIONS = 3;
 
 /** Runs a handler for a lease. */
 export class Attempt<T> {
-  readonly #received = performance.now();
+  readonly #received: number;
   readonly #end = new AbortController();
   #check = new AbortController();
   #isLost = false;
+  /** The handler, while it runs. */
+  #handling: Promise<unknown> | undefined;
   #ends: number;
+  /** Since when the lease goes on, or was last extended. */
+  #renewed: number;
+  /** By how much earlier than `#ends` the lease may end: an extension confirms that. */
+  #age: number;
 
   constructor(
     private readonly client: Client,
@@ -45,8 +54,15 @@ export class Attempt<T> {
     readonly stream: string,
     private readonly handler: Handler<T>,
     private readonly options: AttemptOptions,
+    /** For how long the lease goes on already, as far as is known. */
+    age = 0,
+    /** Called where the server says that it was not so old. */
+    private readonly misjudged = (): void => undefined,
   ) {
+    this.#age = age;
+    this.#received = receivedAt(lease);
     this.#ends = this.#received + options.ttr;
+    this.#renewed = this.#received - age;
   }
 
   /** Extends the lease at once: it may have been lost. */
@@ -59,6 +75,13 @@ export class Attempt<T> {
     this.#end.abort(reason);
   }
 
+  /** Calls `free` when the handler has ended, which may outlast its attempt. */
+  whenOver(free: () => void): void {
+    if (!this.#handling) return free();
+    this.options.onError(new Error(`the handler of ${this.lease.id} outlasts its attempt, and keeps its slot`));
+    void this.#handling.then(free, free);
+  }
+
   /** Returns how the attempt ended; `undefined` if its lease was lost, or it was aborted. */
   async run(): Promise<Settlement | undefined> {
     const ended = new AbortController();
@@ -69,7 +92,7 @@ export class Attempt<T> {
       this.#end.signal.addEventListener("abort", end, { once: true });
     });
     try {
-      return await Promise.race([this.#settlement(), aborted]);
+      return await Promise.race([this.#settlement(ended.signal), aborted]);
     } finally {
       ended.abort();
       await keeping;
@@ -92,6 +115,7 @@ export class Attempt<T> {
 
   /** Extends the lease before its handler begins; returns whether it goes on as far as is known. */
   async isHeld(): Promise<boolean> {
+    this.#check = new AbortController();
     await this.#extend(this.#end.signal);
     return !this.#isLost;
   }
@@ -104,30 +128,59 @@ export class Attempt<T> {
       await pause(Math.max(next - performance.now(), 0), AbortSignal.any([ended, this.#check.signal]));
       if (ended.aborted) return;
       begun = performance.now();
+      this.#check = new AbortController();
       await this.#extend(ended);
     }
   }
 
-  /** Extends the lease once; aborts the handler where it is lost. */
   async #extend(ended: AbortSignal): Promise<void> {
+    const { extending } = this.options;
+    const mine = this.#extendOnce(ended);
+    extending.add(mine);
+    await mine.finally(() => extending.delete(mine));
+  }
+
+  /** Extends the lease once; aborts the handler where it is lost. */
+  async #extendOnce(ended: AbortSignal): Promise<void> {
     const { ttr, onError } = this.options;
-    this.#check = new AbortController();
     const begun = performance.now();
     // One that hangs leaves time for another one.
     const limit = Math.max(Math.min(this.#ends - begun, ttr / EXTENSIONS), 1);
     try {
       await within(limit, ended, (signal) => this.client.extend(this.lease, ttr, signal));
+      if (this.#age > 0 && begun >= this.#ends - this.#age) this.misjudged(); // it went on
+      this.#age = 0;
       this.#ends = begun + ttr;
+      this.#renewed = begun;
     } catch (error) {
       if (ended.aborted) return;
-      this.#isLost = error instanceof LeaseLostError || isGone(error) || performance.now() >= this.#ends;
+      this.#renewed = performance.now();
+      const isOver = this.#renewed >= this.#ends - this.#age;
+      this.#isLost = error instanceof LeaseLostError || isGone(error) || isOver;
       if (this.#isLost) this.abort(new Error(`the lease of ${this.lease.id} is lost`));
       else onError(error);
     }
   }
 
-  async #settlement(): Promise<Settlement> {
+  /** Whether the lease should have been extended: the thread was blocked. */
+  #isOld(): boolean {
+    return performance.now() - this.#renewed >= this.options.ttr / EXTENSIONS;
+  }
+
+  /**
+   * Returns whether the lease goes on, as far as is known; an old one is extended for that. Where a
+   * handler blocks the thread, what came with its event may have been given to others.
+   */
+  async #mayBegin(ended: AbortSignal): Promise<boolean> {
+    await this.#extend(ended);
+    await Promise.all(this.options.extending); // its handler may block the thread as well
+    if (this.#isLost) this.options.onError(lostBefore(this.lease));
+    return !ended.aborted && !this.#isLost;
+  }
+
+  async #settlement(ended: AbortSignal): Promise<Settlement | undefined> {
     const { lease, handler, options } = this;
+    while (this.#isOld()) if (!(await this.#mayBegin(ended))) return undefined;
     let payload: T;
     try {
       payload = lease.payload();
@@ -147,13 +200,24 @@ export class Attempt<T> {
     });
     try {
       const handling = (async () => ack(await handler(payload, context)))();
+      const over = (): void => void (this.#handling = undefined);
+      this.#handling = handling;
+      handling.then(over, over);
       return await Promise.race([handling, timedOut]);
     } catch (error) {
-      return error instanceof Outcome ? error.settlement : retry(textOf(error));
+      if (error instanceof Outcome) return error.settlement;
+      // What it fails by as it is told to end says nothing of it.
+      if (!ended.aborted) options.onError(new Error(`the handler of ${lease.id} failed`, { cause: error }));
+      return retry(textOf(error));
     } finally {
       clearTimeout(timer);
     }
   }
+}
+
+/** The error of a lease that no handler began. */
+export function lostBefore({ id }: Lease): Error {
+  return new Error(`the lease of ${id} was lost before its handler began`);
 }
 
 function textOf(error: unknown): string {

@@ -89,6 +89,8 @@ export interface StreamOptions {
   /** A name by which it can be drained. */
   readonly name?: string;
   readonly signal?: AbortSignal;
+  /** Called when the server knows the stream. */
+  readonly begun?: () => void;
 }
 
 /** The most events of one request, and the most leases. */
@@ -191,6 +193,13 @@ function leaseOf<T>(view: LeaseView): Lease<T> {
     bytes,
     payload: (reviver) => JSON.parse(UTF_8.decode(bytes), reviver) as T,
   };
+}
+
+const received = new WeakMap<object, number>();
+
+/** When a lease of a stream came, by `performance.now()`, which may be long before it is read. */
+export function receivedAt(lease: Lease): number {
+  return received.get(lease) ?? performance.now();
 }
 
 type PushResult = PushedEvent | { readonly problem: Problem };
@@ -318,9 +327,9 @@ export class Client {
   }
 
   /** Lets a stream end when all that it has sent is settled. */
-  async drain(queue: string, name: string, signal?: AbortSignal): Promise<void> {
+  async drain(queue: string, name: string, signal?: AbortSignal, ends = Infinity): Promise<void> {
     const path = `/queues/${named("queue", queue)}/leases/stream/drain?name=${named("name", name)}`;
-    await this.#send({ method: "POST", path, wanted: 204, ...(signal && { signal }) });
+    await this.#send({ method: "POST", path, wanted: 204, ends, ...(signal && { signal }) });
   }
 
   /** Makes a lease end `ttr` milliseconds from now. */
@@ -349,10 +358,13 @@ export class Client {
       listen();
       const response = await fetch(url, init);
       if (!response.ok) throw await refusal(response);
+      options.begun?.();
       for await (const event of serverSentEvents(response.body as AsyncIterable<Uint8Array>, listen)) {
         if (event.name === "lease") {
           clearTimeout(timer); // nothing is read before the consumer asks for the next one
-          yield leaseOf<T>(JSON.parse(event.data) as LeaseView);
+          const lease = leaseOf<T>(JSON.parse(event.data) as LeaseView);
+          received.set(lease, event.at);
+          yield lease;
           listen();
         }
         if (event.name === "problem") {

@@ -413,8 +413,9 @@ export interface paths {
          * Streams leased events to a consumer, as server-sent events
          * @description Each event `lease` has a leased event as its data and the id of the event as its id; settle it by
          *     its token on the same server, and the next one follows. An event `problem` is
-         *     the last one. What a client that goes away has not settled comes back at once, and the attempt
-         *     counts. A consumer that stops drains its stream first.
+         *     the last one. Where the connection ends otherwise, what the client neither settles nor extends
+         *     within two seconds comes back, and the attempt counts. A consumer that stops drains its stream
+         *     first.
          */
         get: operations["streamLeases"];
         put?: never;
@@ -2070,7 +2071,7 @@ export interface components {
             state: components["schemas"]["WebhookState"];
             /** Format: int64 */
             timeout_ms: number;
-            /** @description The URL, with `...` for its query. */
+            /** @description The URL, with `...` for its query, and to a token without the scope `admin` for its path. */
             url: string;
         };
     };

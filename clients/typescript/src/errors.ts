@@ -15,16 +15,28 @@ export interface Problem {
 
 const RETRIED = new Set([408, 429, 502, 503, 504, 507]);
 
-/** Whether it is a 404 of a proxy whose server is away: the server's own has a kind. */
-export function isOfProxy({ status, kind }: Problem): boolean {
-  return status === 404 && kind !== "not_found";
+/** Statuses of refusals that a proxy has as well. */
+const REFUSALS = new Set([401, 403]);
+
+/** Whether it has no kind: it is no `Problem` of the server, which tells one. */
+export function isBare({ kind }: Problem): boolean {
+  return kind === "unknown";
+}
+
+/**
+ * Whether a proxy refuses whoever asks, or has a 404 of its own. A bare 400 is of the request: the
+ * same would meet it again.
+ */
+function isOfProxy(problem: Problem): boolean {
+  const { status, kind } = problem;
+  return (REFUSALS.has(status) && isBare(problem)) || (status === 404 && kind !== "not_found");
 }
 
 function mayPassOf(problem: Problem): boolean {
-  const { status, kind } = problem;
+  const { status } = problem;
   // With the kind `unknown` it may have been done, or is of a proxy with statuses of its own; a repeat
   // is safe, and tells.
-  return RETRIED.has(status) || (status >= 500 && kind === "unknown") || isOfProxy(problem);
+  return RETRIED.has(status) || (status >= 500 && isBare(problem)) || isOfProxy(problem);
 }
 
 /** Whether the same request may succeed later. */

@@ -8,9 +8,11 @@ const EVENT_LEN_MAX = 32 << 20;
 export interface ServerSentEvent {
   readonly name: string;
   readonly data: string;
+  /** When the last part of it came, by `performance.now()`. */
+  readonly at: number;
 }
 
-function eventOf(text: string): ServerSentEvent | undefined {
+function eventOf(text: string, at: number): ServerSentEvent | undefined {
   let name = "";
   const data: string[] = [];
   for (const line of text.split("\n")) {
@@ -20,7 +22,7 @@ function eventOf(text: string): ServerSentEvent | undefined {
     if (field === "event") name = value;
     if (field === "data") data.push(value);
   }
-  return name === "" ? undefined : { name, data: data.join("\n") };
+  return name === "" ? undefined : { name, data: data.join("\n"), at };
 }
 
 /** Reads the events of a body; `heard` is called whenever something comes, comments included. */
@@ -32,9 +34,10 @@ export async function* serverSentEvents(
   let text = "";
   for await (const part of body) {
     heard();
+    const at = performance.now();
     text += decoder.decode(part, { stream: true });
     for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
-      const event = eventOf(text.slice(0, end));
+      const event = eventOf(text.slice(0, end), at);
       text = text.slice(end + 2);
       if (event) yield event;
     }

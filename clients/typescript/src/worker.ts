@@ -2,14 +2,14 @@
 
 import { randomUUID } from "node:crypto";
 
-import { Attempt } from "./attempt.js";
+import { Attempt, lostBefore } from "./attempt.js";
 import type { AttemptOptions, Handler } from "./attempt.js";
 import { pause, pauseAfter, within } from "./backoff.js";
 import type { BackoffOptions } from "./backoff.js";
 import { span, timer, whole } from "./checks.js";
-import { Client } from "./client.js";
+import { Client, receivedAt } from "./client.js";
 import type { ClientOptions, Lease } from "./client.js";
-import { askedPause, isGone, LeaseLostError, mayPass, ProblemError, UsageError } from "./errors.js";
+import { askedPause, isBare, isGone, LeaseLostError, mayPass, ProblemError, UsageError } from "./errors.js";
 import { ack, release } from "./settlements.js";
 import type { Settlement } from "./settlements.js";
 
@@ -27,7 +27,7 @@ export interface WorkerOptions {
   /** Stops by TERM and INT. Default: no. */
   readonly signals?: boolean;
   readonly backoff?: BackoffOptions;
-  /** Told of lost leases and connections, and of the end of the worker. Default: `console.warn`. */
+  /** Told of what handlers throw, of lost leases and connections, and of the end. Default: `console.warn`. */
   readonly onError?: (error: unknown) => void;
 }
 
@@ -43,7 +43,7 @@ const DRAIN_AGAIN = 50;
 const SETTLE_MAX = 5_000;
 /** A stream that lasted so long is no failure: the next one begins after the shortest pause. */
 const STREAM_LASTED = 5_000;
-/** Statuses of refusals that another try would meet as well. */
+/** Statuses of refusals that another try would meet as well, if they are no proxy's. */
 const LASTING = new Set([400, 401, 403, 413, 415, 422]);
 /** Statuses of a settlement that is wrong, whatever the state of its event. */
 const INVALID = new Set([400, 413, 422]);
@@ -72,6 +72,8 @@ function stoppedBySignals(stop: () => void): () => void {
 export class Worker<T = unknown> {
   /** Settled when the worker has ended: rejected where the server refuses it for good. */
   readonly ended: Promise<void>;
+  /** Settled when the server has begun a stream, as then what is due is handled; or as `ended` is. */
+  readonly ready: Promise<void>;
 
   readonly #client: Client;
   readonly #concurrency: number;
@@ -83,6 +85,7 @@ export class Worker<T = unknown> {
   /** More leases than there are slots come after a reconnection; they wait here. */
   readonly #waiting = new Set<AbortController>();
   #free: number;
+  #begun: () => void = () => undefined;
   /** The name of the stream that goes on, if there is one. */
   #live = "";
   #isDrained = false;
@@ -102,8 +105,11 @@ export class Worker<T = unknown> {
     this.#client = client instanceof Client ? client : new Client(client);
     this.#backoff = options.backoff ?? {};
     const onError = options.onError ?? ((error) => console.warn("duly:", error));
-    this.#attempt = { ttr, timeout, onError: (error) => tell(onError, error) };
+    this.#attempt = { ttr, timeout, onError: (error) => tell(onError, error), extending: new Set() };
+    const begun = new Promise<void>((resolve) => (this.#begun = resolve));
     this.ended = this.#run(options.signals === true);
+    this.ready = Promise.race([begun, this.ended]);
+    this.ready.catch(() => undefined);
     this.ended.catch(() => undefined); // whoever waits for it is told
   }
 
@@ -140,8 +146,7 @@ export class Worker<T = unknown> {
         if (stopping.aborted) await this.#endStream(name, streaming);
       } catch (error) {
         this.#attempt.onError(error);
-        const isLasting = error instanceof ProblemError && LASTING.has(error.problem.status);
-        if (isLasting || error instanceof UsageError) throw error;
+        if (isLasting(error) || error instanceof UsageError) throw error;
         failures = performance.now() - begun >= STREAM_LASTED ? 1 : failures + 1;
         await pause(Math.max(pauseAfter(failures, this.#backoff), askedPause(error) ?? 0), stopping);
       } finally {
@@ -166,10 +171,11 @@ export class Worker<T = unknown> {
    */
   async #drainStream(name: string, isRepeated = false): Promise<void> {
     try {
+      const ends = performance.now() + DRAIN_MAX;
       await within(DRAIN_MAX, undefined, async (signal) => {
         while (!this.#isDrained) {
           try {
-            await this.#client.drain(this.queue, name, signal);
+            await this.#client.drain(this.queue, name, signal, ends);
             this.#isDrained = true;
           } catch (error) {
             if (!isRepeated || !isGone(error) || this.#live !== name || signal.aborted) throw error;
@@ -184,26 +190,37 @@ export class Worker<T = unknown> {
   }
 
   async #stream(name: string, signal: AbortSignal): Promise<void> {
-    // What an earlier stream has sent may have been given back when it ended.
-    for (const attempt of this.#running.values()) attempt.checkLease();
+    this.#checkLeases(); // again, as the server may have been away when an earlier stream ended
     let undrained = 0;
-    const options = { ttr: this.#attempt.ttr, maxInFlight: this.#concurrency, name, signal };
+    const options = { ttr: this.#attempt.ttr, maxInFlight: this.#concurrency, name, signal, begun: this.#begun };
     this.#live = name;
+    let quickest = Infinity;
+    const misjudged = (): void => void (quickest = Infinity); // a clock was set
     try {
       for await (const lease of this.#client.stream<T>(this.queue, options)) {
+        // By how much longer it was on its way than the quickest one: it lay in the socket while the
+        // thread was blocked. The clocks of the server and of this machine need not agree.
+        const passed = receivedAt(lease) - lease.deadline.getTime();
+        quickest = Math.min(quickest, passed);
+        const age = passed - quickest;
         if (this.#stopping.signal.aborted) {
           await this.#drainStream(name); // or the server would send it again
           await this.#settle(lease, release());
           if (!this.#isDrained) await pause(pauseAfter((undrained += 1), this.#backoff), signal);
           continue;
         }
-        const attempt = new Attempt(this.#client, lease, name, this.handler, this.#attempt);
+        const attempt = new Attempt(this.#client, lease, name, this.handler, this.#attempt, age, misjudged);
         const work: Promise<void> = this.#work(attempt).finally(() => this.#running.delete(work));
         this.#running.set(work, attempt);
       }
     } finally {
       this.#live = "";
+      this.#checkLeases(); // the server gives back what is not extended soon
     }
+  }
+
+  #checkLeases(): void {
+    for (const attempt of this.#running.values()) attempt.checkLease();
   }
 
   async #work(attempt: Attempt<T>): Promise<void> {
@@ -217,11 +234,15 @@ export class Worker<T = unknown> {
       const settlement = await this.#end(attempt);
       if (settlement) await this.#settle(attempt.lease, settlement, attempt);
     } finally {
-      this.#free += 1;
-      const [next] = this.#waiting;
-      if (next) this.#waiting.delete(next);
-      next?.abort();
+      attempt.whenOver(() => this.#freeSlot());
     }
+  }
+
+  #freeSlot(): void {
+    this.#free += 1;
+    const [next] = this.#waiting;
+    if (next) this.#waiting.delete(next);
+    next?.abort();
   }
 
   /** Runs an attempt that has a slot; `undefined` if its lease is lost. */
@@ -230,7 +251,7 @@ export class Worker<T = unknown> {
     // What a stream has sent may have been given back when it ended.
     const isSure = stopping.aborted || attempt.stream === this.#live;
     if (!isSure && !(await attempt.isHeld())) {
-      this.#attempt.onError(new Error(`the lease of ${attempt.lease.id} was lost before its handler began`));
+      this.#attempt.onError(lostBefore(attempt.lease));
       return undefined;
     }
     const ended = stopping.aborted ? undefined : await attempt.run();
@@ -261,8 +282,7 @@ export class Worker<T = unknown> {
         const what = error instanceof LeaseLostError ? "came too late" : "failed";
         const text = `${settlement.outcome} of ${lease.id} ${what}`;
         this.#attempt.onError(new Error(text, { cause: error }));
-        const isInvalid = error instanceof ProblemError && INVALID.has(error.problem.status);
-        if ((isInvalid || error instanceof UsageError) && "reply" in settlement) {
+        if ((hasStatus(error, INVALID) || error instanceof UsageError) && "reply" in settlement) {
           return this.#settle(lease, ack(), attempt); // it is the reply that is refused; the event is done
         }
         const length = pauseAfter(failures, this.#backoff);
@@ -281,7 +301,8 @@ export class Worker<T = unknown> {
     } catch (error) {
       if (!attempt?.signal.aborted || !mayPass(error)) throw error;
     }
-    await within(SETTLE_MAX, undefined, (last) => this.#client.settle(lease, settlement, last));
+    const ends = performance.now() + SETTLE_MAX;
+    await within(SETTLE_MAX, undefined, (last) => this.#client.settle(lease, settlement, last, ends));
   }
 
   /** Hands back what waits for a slot, and waits for the handlers that run; aborts those that take longer. */
@@ -295,6 +316,15 @@ export class Worker<T = unknown> {
     for (const attempt of this.#running.values()) attempt.abort(new Error("the worker stops"));
     await all();
   }
+}
+
+function hasStatus(error: unknown, statuses: ReadonlySet<number>): error is ProblemError {
+  return error instanceof ProblemError && statuses.has(error.problem.status);
+}
+
+/** Whether the server itself has refused a stream, and would again. */
+function isLasting(error: unknown): boolean {
+  return hasStatus(error, LASTING) && !isBare(error.problem);
 }
 
 /** Tells of an error; what fails at that ends nothing. */

@@ -89,7 +89,9 @@ test.for([
   [500, "corrupt", 1],
   [408, "timeout", 2],
   ...[408, 429, 502, 504, 520, 522, 524, 530, 599].map((status) => [status, undefined, 2] as const),
-  ...[400, 401, 403, 410, 413, 422].map((status) => [status, undefined, 1] as const),
+  ...[401, 403, 404].map((status) => [status, undefined, 2] as const),
+  ...([[400, "invalid"], [401, "unauthorized"], [403, "forbidden"]] as const).map((it) => [...it, 1] as const),
+  ...[400, 410, 413, 422].map((status) => [status, undefined, 1] as const),
 ] as const)("a push of which the server does not know is repeated under its key: %s %s", async ([status, kind, requests]) => {
   const sent: string[] = [];
   await using server = await standIn(async (request, response) => {
@@ -181,7 +183,7 @@ test.for(["throws", "rejects"])("an onError that %s ends nothing", async (how) =
     if (request.url?.endsWith("/settle")) settled.push(text);
     const isRefused = request.url?.endsWith("/extend");
     if (isRefused) open();
-    response.writeHead(isRefused ? 400 : 204).end();
+    response.writeHead(isRefused ? 400 : 204).end(isRefused ? '{"kind": "invalid"}' : undefined);
   });
   const onError = (): Promise<void> => {
     if (how === "throws") throw new Error("a bug");
@@ -245,6 +247,28 @@ test("an event for which there is no slot goes back before its lease ends", asyn
   expect(settled).toEqual(['{"outcome":"release"}', '{"outcome":"ack"}']);
 });
 
+test("a handler that outlasts its attempt keeps its slot", async ({ client }) => {
+  const { opened, open } = gate();
+  const begun: number[] = [];
+  const told: string[] = [];
+  const handler = async (payload: number): Promise<void> => {
+    begun.push(payload);
+    if (payload === 1) await opened; // whatever its signal says
+  };
+  const onError = (error: unknown): void => void told.push(String(error));
+  const worker = new Worker<number>("q", handler, { client, concurrency: 1, timeout: 500, ttr: 1_000, onError });
+  const first = await client.push("q", 1, { attempts: 1 });
+  expect(await endOf(client, first.id)).toBe("dead");
+  const second = await client.push("q", 2, { attempts: 1 });
+  await until(() => begun.length > 1 || told.some((text) => text.includes(`no slot for ${second.id}`)));
+  expect(begun).toEqual([1]);
+  expect(told[0]).toContain(`${first.id} outlasts its attempt`);
+  open();
+  expect(await endOf(client, second.id)).toBe("done");
+  expect(begun).toEqual([1, 2]);
+  await worker.stop();
+});
+
 test("whatever a handler throws ends its attempt", async ({ client }) => {
   const thrown = [Object.create(null), undefined, Symbol("s"), new Error("half \ud83d"), new Outcome(bury("half \ud83d"))];
   const worker = new Worker<number>("q", (at) => { throw thrown[at]; }, { client, ...quiet });
@@ -253,17 +277,31 @@ test("whatever a handler throws ends its attempt", async ({ client }) => {
   await worker.stop();
 });
 
+test("what a handler throws is told with its stack, and an outcome is not", async ({ client }) => {
+  const told: Error[] = [];
+  const broken = new TypeError("a bug");
+  const worker = new Worker<number>(
+    "q",
+    (at) => { throw at === 0 ? broken : new Outcome(bury("poison")); },
+    { client, onError: (error) => told.push(error as Error) },
+  );
+  const pushed = await client.pushMany("q", [0, 1].map((payload) => ({ payload, attempts: 1 })));
+  for (const { id } of pushed) expect(await endOf(client, id)).toBe("dead");
+  await worker.stop();
+  expect(told.map(({ message, cause }) => [message, cause])).toEqual([[`the handler of ${pushed[0]?.id} failed`, broken]]);
+});
+
 test("a worker that is refused tells so, and one behind a proxy that is wrong goes on", async () => {
-  let streams = 0;
+  const statuses = [404, 400, 401, 403];
   await using server = await standIn((_, response) => {
-    streams += 1;
-    response.writeHead(streams < 3 ? 404 : 401).end();
+    const status = statuses.shift();
+    response.writeHead(status ?? 401).end(status ? "<html>back soon</html>" : '{"kind": "unauthorized"}');
   });
   const told: unknown[] = [];
   const options = { client: { url: server.url, ...place }, backoff: { first: 1, longest: 1 } };
   const worker = new Worker("q", () => undefined, { ...options, onError: (error) => told.push(error) });
   await expect(worker.ended).rejects.toThrow(/401/);
-  expect(told.map((error) => (error as ProblemError).problem.status)).toEqual([404, 404, 401]);
+  expect(told.map((error) => (error as ProblemError).problem.status)).toEqual([404, 400, 401, 403, 401]);
 });
 
 test("a stop waits some seconds at most for a drain that is not answered", async () => {

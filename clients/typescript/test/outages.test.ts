@@ -72,12 +72,17 @@ test("a handler that ends while an extension hangs is settled at once", async ()
   expect(at.settled).toEqual([{ outcome: "ack" }]);
 });
 
-test("a 404 of a proxy ends no attempt and drops no settlement", async () => {
+test.for([
+  [400, 1],
+  [401, 2],
+  [403, 2],
+  [404, 2],
+] as const)("a %i of a proxy ends no attempt, and is met by %i settlements", async ([status, tries]) => {
   const { opened, open } = gate();
   await using at = await server((call, response, nth) => {
     if (call === "extend" && nth > 1) open();
     if (nth > 1 || call === "drain") return false;
-    response.writeHead(404).end("404 page not found");
+    response.writeHead(status).end("<html>back soon</html>");
     return true;
   });
   const { ended, handler } = handlerOf(opened);
@@ -85,7 +90,7 @@ test("a 404 of a proxy ends no attempt and drops no settlement", async () => {
   await until(() => ended.length === 1);
   await working.stop();
   expect(ended).toEqual(["done"]);
-  expect(at.settled).toEqual([{ outcome: "ack" }, { outcome: "ack" }]);
+  expect(at.settled).toEqual(Array.from({ length: tries }, () => ({ outcome: "ack" })));
 });
 
 test("a settlement is repeated for as long as its lease goes on", async () => {
@@ -137,8 +142,25 @@ test.for(["hangs", "is away for long"])("a stop is not held up by a settlement w
   const working = worker(at, handler, { ttr: 3_600_000, grace: 0 });
   await until(() => at.settled.length > 0);
   await working.stop();
-  // The one that was cut short, and a last one.
-  expect(at.settled).toEqual([{ outcome: "ack" }, { outcome: "ack" }]);
+  // The one that was cut short, and a last one, which is repeated if there is a response.
+  expect(at.settled.length === 2).toBe(how === "hangs");
+  expect(at.settled.slice(0, 2)).toEqual([{ outcome: "ack" }, { outcome: "ack" }]);
+});
+
+test("a pause that the server asks for does not outlast the stop that drains", async () => {
+  let drains = 0;
+  let stream: ServerResponse | undefined;
+  await using at = await standIn((request, response) => {
+    if (request.url?.includes("/stream?")) return (stream = response.writeHead(200)).flushHeaders();
+    drains += 1;
+    if (drains === 1) return void response.writeHead(503, { "Retry-After": "30" }).end();
+    response.writeHead(204).end();
+    stream?.end();
+  });
+  const working = worker(at, () => Promise.resolve(), {});
+  await until(() => stream !== undefined);
+  await working.stop();
+  expect(drains).toBe(2);
 });
 
 test("a stop takes one lease at most of a stream that it could not drain", async () => {
@@ -177,6 +199,26 @@ test("a stop takes one lease at most of a stream that it could not drain", async
   open();
   await stopped;
   expect(settled).toEqual(["release", "ack"]);
+});
+
+test.for([200, 403])("a worker is ready when its stream has begun, or it has ended: %i", async (status) => {
+  let stream: ServerResponse | undefined;
+  await using at = await standIn((request, response) => {
+    if (request.url?.includes("/stream?")) return void (stream = response);
+    stream?.end();
+    response.writeHead(204).end();
+  });
+  const working = worker(at, () => Promise.resolve(), {});
+  let isReady = false;
+  const ready = working.ready.then(() => (isReady = true));
+  await until(() => stream !== undefined);
+  expect(isReady).toBe(false);
+  stream!.writeHead(status);
+  if (status === 200) stream!.flushHeaders();
+  else stream!.end('{"kind": "forbidden"}');
+  if (status === 200) await ready;
+  else await expect(ready).rejects.toThrow(/403/);
+  await working.stop().catch(() => undefined);
 });
 
 test("a stop while a stream begins costs no attempt", async () => {
@@ -273,23 +315,50 @@ test("what waited for a slot while its stream ended begins only if its lease goe
   expect(settled).toEqual(begun);
 });
 
+test("the end of a stream checks the lease of each handler that runs at once", async () => {
+  const { opened: hasBegun, open: begins } = gate();
+  let streams = 0;
+  await using at = await standIn(async (request, response) => {
+    if (request.url?.includes("/stream?")) {
+      streams += 1;
+      streamLease(response, 7);
+      await hasBegun;
+      return void response.end();
+    }
+    const isLost = request.url?.endsWith("/extend") === true;
+    response.writeHead(isLost ? 409 : 204).end(isLost ? '{"kind": "lease_lost"}' : undefined);
+  });
+  const { ended, handler } = handlerOf(new Promise(() => undefined));
+  const handle = (signal: AbortSignal): Promise<void> => {
+    begins();
+    return handler(signal);
+  };
+  // The next stream would begin a long time later.
+  const working = worker(at, handle, { ttr: 3_600_000, backoff: { first: 600_000, longest: 600_000 } });
+  await until(() => ended.length === 1);
+  await working.stop();
+  expect([streams, ended]).toEqual([1, ["aborted"]]);
+});
+
 const away = { problem: { status: 503, kind: "unavailable", title: "", detail: "away" } };
 const conflict = { problem: { status: 409, kind: "conflict", title: "", detail: "another" } };
 const stored = { id: "7", due_ms: 0, duplicate: true };
 
 test.for([
-  [[away, away], 2],
-  [[conflict, away], 2],
-  [[stored, away], 2],
-  [[conflict, stored], 1],
-] as const)("a push of many is repeated where one of them may be stored then: %j", async ([first, requests]) => {
+  [207, 201, [away, away], 2],
+  [207, 201, [conflict, away], 2],
+  [207, 201, [stored, away], 2],
+  [207, 201, [conflict, stored], 1],
+  [200, 200, [stored, away], 2], // a gateway makes a 200 of each success
+  [200, 200, [conflict, stored], 1],
+] as const)("a push of many is repeated where one of them may be stored then: %j", async ([part, all, first, requests]) => {
   const sent: string[] = [];
   await using at = await standIn(async (request, response) => {
     let text = "";
     for await (const part of request) text += String(part);
     sent.push(text);
     const isFirst = sent.length === 1;
-    response.writeHead(isFirst ? 207 : 201).end(JSON.stringify(isFirst ? first : [stored, stored]));
+    response.writeHead(isFirst ? part : all).end(JSON.stringify(isFirst ? first : [stored, stored]));
   });
   const client = new Client({ url: at.url, ...place });
   const pushing = client.pushMany("q", [{ payload: 1 }, { payload: 2 }]);

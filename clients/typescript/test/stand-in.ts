@@ -24,12 +24,12 @@ export async function forwarded(url: string, request: IncomingMessage): Promise<
   return [response.status, await response.text()];
 }
 
-/** Responds with a lease of a stream, which stays open. */
-export function streamLease(response: ServerResponse, payload: unknown, token = "lease-1"): void {
+/** Responds with a lease of a stream, which stays open; it has lain in a socket for `age` milliseconds. */
+export function streamLease(response: ServerResponse, payload: unknown, token = "lease-1", age = 0): void {
   const view = {
     id: "01KBKSY8Q3X4H1W9V0T5RZ7M2C",
     token,
-    deadline_ms: 0,
+    deadline_ms: Date.now() - age,
     attempt: 1,
     attempts_left: 0,
     headers: {},

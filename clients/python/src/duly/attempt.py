@@ -26,6 +26,10 @@ EXTENSIONS = 3
 """How often a lease is extended within its length."""
 
 
+class _OldLeaseError(Exception):
+    """Others have blocked the loop since the lease was extended."""
+
+
 @dataclass(frozen=True)
 class Context:
     """What a handler may know of its attempt."""
@@ -110,8 +114,15 @@ class Attempt:
         ttr: float,
         timeout: float | None,
         threads: Threads,
+        extending: set[asyncio.Future[None]] | None = None,
         stream: str = "",
+        age: float = 0.0,
+        misjudged: Callable[[], None] = lambda: None,
     ) -> None:
+        """`age` is for how long the lease goes on already, as far as is known.
+
+        `misjudged` is called where the server says that it was not so old.
+        """
         self.lease = lease
         self.stream = stream
         """The name of the stream that has sent it."""
@@ -124,7 +135,13 @@ class Attempt:
         """How its handler has ended, unless it failed as it was told to end."""
         self._context = Context(lease)
         self._check = asyncio.Event()
+        self._extending = set() if extending is None else extending
+        """The extensions of all attempts of a worker that have no response yet."""
         self._received = asyncio.get_running_loop().time()
+        self._age = age
+        """By how much earlier than `ends` the lease may end: an extension confirms that."""
+        self._misjudged = misjudged
+        self._renewed = self._received - age
         self.ends = self._received + ttr
         """When the lease ends, by the clock of the loop, if no later extension was confirmed."""
         self._thread: Future[Any] | None = None
@@ -135,6 +152,15 @@ class Attempt:
 
     async def is_held(self) -> bool:
         """Extends the lease, and returns whether it goes on as far as is known."""
+        mine = asyncio.get_running_loop().create_future()
+        self._extending.add(mine)
+        try:
+            return await self._is_extended()
+        finally:
+            self._extending.discard(mine)
+            mine.set_result(None)
+
+    async def _is_extended(self) -> bool:
         self._check.clear()
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -142,13 +168,35 @@ class Attempt:
         limit = max(min(self.ends - begun, self._ttr / EXTENSIONS), 0.001)
         try:
             await asyncio.wait_for(self._client.extend(self.lease, self._ttr), limit)
+            if self._age and begun >= self.ends - self._age:
+                self._misjudged()  # it went on
+            self._age = 0.0
             self.ends = begun + self._ttr
+            self._renewed = begun
         except (LeaseLostError, NotFoundError):
             return False
         except (ProblemError, ConnectionFailed, asyncio.TimeoutError) as error:
             log.warning("lease of %s not extended: %r", self.lease.id, error)
-            return loop.time() < self.ends
+            self._renewed = loop.time()
+            return self._renewed < self.ends - self._age
         return True
+
+    def _is_old(self) -> bool:
+        """Whether the lease should have been extended: the loop was blocked."""
+        passed = asyncio.get_running_loop().time() - self._renewed
+        return passed >= self._ttr / EXTENSIONS
+
+    async def _may_begin(self) -> bool:
+        """Returns whether the lease goes on, as far as is known; an old one is extended for that.
+
+        Where a handler blocks the loop, what came with its event may have been given to others.
+        """
+        if not self._is_old():
+            return True
+        is_held = await self.is_held()
+        if self._extending:
+            await asyncio.wait(set(self._extending))  # its handler may block the loop as well
+        return is_held
 
     async def keep(self) -> None:
         """Extends the lease until it is lost; then it returns."""
@@ -185,20 +233,27 @@ class Attempt:
                 task.cancel()
             await asyncio.gather(running, keeping, return_exceptions=True)
 
-    async def _handle(self) -> Settlement:
+    async def _handle(self) -> Settlement | None:
         settlement = await self._settlement()
         # One that fails as it is told to end is handed back, which costs no attempt.
-        if settlement.outcome != "retry" or not self._context.lost.is_set():
+        if settlement is None or settlement.outcome != "retry" or not self._context.lost.is_set():
             self.settlement = settlement
         return settlement
 
-    async def _settlement(self) -> Settlement:
-        try:
-            return await asyncio.wait_for(self._handled(), self._timeout)
-        except asyncio.TimeoutError:
-            return retry(f"timed out after {self._timeout} s")
+    async def _settlement(self) -> Settlement | None:
+        while await self._may_begin():
+            try:
+                return await asyncio.wait_for(self._handled(), self._timeout)
+            except _OldLeaseError:
+                continue
+            except asyncio.TimeoutError:
+                return retry(f"timed out after {self._timeout} s")
+        log.warning("lease of %s lost before its handler began", self.lease.id)
+        return None
 
     async def _handled(self) -> Settlement:
+        if self._is_old():
+            raise _OldLeaseError
         try:
             try:
                 arguments = self._handler.arguments(self._context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, TypeVar
@@ -189,14 +189,24 @@ class AsyncClient:
 
     async def drain(self, queue: str, name: str) -> None:
         """Lets a stream end when all that it has sent is settled."""
-        await self._send(protocol.drain(queue, name))
+        await self._drain(queue, name, math.inf)
+
+    async def _drain(self, queue: str, name: str, lasts: float) -> None:
+        """Drains a stream; who wants that waits so many seconds more."""
+        await self._send(protocol.drain(queue, name, lasts))
 
     async def stream(
-        self, queue: str, *, ttr: Span = 30.0, max_in_flight: int = 1, name: str | None = None
+        self,
+        queue: str,
+        *,
+        ttr: Span = 30.0,
+        max_in_flight: int = 1,
+        name: str | None = None,
+        begun: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Lease]:
         """Streams leased events, at most `max_in_flight` that are not settled; ends by an error.
 
-        With a name it can be drained.
+        With a name it can be drained. `begun` is called when the server knows it.
         """
         url = self._url(protocol.stream_path(queue, ttr, max_in_flight, name))
         timeout = httpx.Timeout(self._timeout, read=STREAM_SILENCE_MAX)
@@ -207,6 +217,7 @@ class AsyncClient:
                 if response.status_code >= 300:
                     text = (await response.aread()).decode(errors="replace")
                     raise protocol.problem_error(response.status_code, text, response.headers)
+                begun()
                 parser = sse.Parser()
                 async for line in sse.lines(response.aiter_bytes()):
                     event = parser.line(line)

@@ -1,5 +1,7 @@
 """Pushes in the transactions of Django: a model and its event are stored together, or neither.
 
+`with_connections` is for handlers, in whose threads nothing else ends a connection that is broken.
+
 The database is PostgreSQL, with the tables of `duly outbox schema` by a migration (`RunSQL`); a
 relay carries the events to the store. `DULY_NAMESPACE` of the settings is the namespace, unless a
 call names one.
@@ -7,17 +9,27 @@ call names one.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, connections, models, router, transaction
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    close_old_connections,
+    connections,
+    models,
+    router,
+    transaction,
+)
 
 from . import outbox
+from .attempt import Handler
 from .errors import UsageError
 from .spans import Span
 
 _Model = TypeVar("_Model", bound=models.Model)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _namespace(given: str | None) -> str:
@@ -74,3 +86,22 @@ def save_and_push(
         return push(
             queue, payload(instance), delay=delay, namespace=namespace, using=database, **options
         )
+
+
+def with_connections(handler: _Function) -> _Function:
+    """Of a `def` handler: ends the connections that are broken or too old, before it and after it.
+
+    Django does so around a request; a thread of a worker would keep a broken one for ever.
+    """
+    if Handler.of(handler).is_async:
+        raise UsageError("connections are of a thread: the handler must be a `def`")
+
+    @functools.wraps(handler)
+    def handle(*args: Any, **kwargs: Any) -> Any:
+        close_old_connections()
+        try:
+            return handler(*args, **kwargs)
+        finally:
+            close_old_connections()
+
+    return cast("_Function", handle)

@@ -10,7 +10,21 @@ if TYPE_CHECKING:
     from .messages import NewEvent, Pushed
 
 
-class DulyError(Exception):
+def _made(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class Pickled(Exception):  # noqa: N818 - what errors of this package have in common
+    """Goes from one process to another, though it is made of other arguments than its text."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (type(self), self.args, self.__dict__.copy())
+
+
+class DulyError(Pickled):
     """The base of all errors of this package."""
 
     pushed: Sequence[Pushed] = ()
@@ -35,6 +49,7 @@ class ServerStartError(DulyError):
 
 
 _RETRIED = frozenset({408, 429, 502, 503, 504, 507})
+_REFUSALS = frozenset({401, 403})
 
 
 @dataclass(frozen=True)
@@ -60,15 +75,24 @@ class Problem:
         )
 
     @property
+    def is_bare(self) -> bool:
+        """Whether it has no kind: it is no `Problem` of the server, which tells one."""
+        return self.kind == "unknown"
+
+    @property
     def is_of_proxy(self) -> bool:
-        """Whether it is a 404 of a proxy whose server is away: the server's own has a kind."""
-        return self.status == 404 and self.kind != "not_found"
+        """Whether a proxy refuses whoever asks, or has a 404 of its own.
+
+        A bare 400 is of the request: the same would meet it again.
+        """
+        is_refusal = self.status in _REFUSALS and self.is_bare
+        return is_refusal or (self.status == 404 and self.kind != "not_found")
 
     @property
     def may_pass(self) -> bool:
         """Whether the same request may succeed later."""
         # It may have been done, or is of a proxy with statuses of its own; a repeat is safe.
-        is_unknown = self.status >= 500 and self.kind == "unknown"
+        is_unknown = self.status >= 500 and self.is_bare
         return self.status in _RETRIED or is_unknown or self.is_of_proxy
 
 

@@ -132,19 +132,21 @@ def note_interrupted(
         error.results = [*pushed, *error.results]
 
 
-def pushed_of(count: int, status: int, value: list[Mapping[str, Any]]) -> list[Pushed]:
+def pushed_of(count: int, _status: int, value: list[Mapping[str, Any]]) -> list[Pushed]:
     """Reads the response to a push of so many events."""
     if len(value) != count:
         raise ValueError(f"{len(value)} results for {count} events")
-    if status == 201:
-        return [Pushed.of(item) for item in value]
-    results: list[Pushed | Problem] = [
+    # Not by the status: a gateway may make a 200 of each success.
+    results = [
         Problem.of(item["problem"]["status"], item["problem"])
         if "problem" in item
         else Pushed.of(item)
         for item in value
     ]
-    if len(results) == 1 and isinstance(results[0], Problem):
+    pushed = [result for result in results if isinstance(result, Pushed)]
+    if len(pushed) == count:
+        return pushed
+    if count == 1 and isinstance(results[0], Problem):
         raise error_of(results[0])
     raise PushManyError(results)
 

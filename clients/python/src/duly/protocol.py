@@ -243,9 +243,9 @@ def settle(token: str, settlement: Settlement, lasts: float = math.inf) -> Call[
     return Call("POST", path, _json(settlement.body), _nothing, lasts=lasts, wanted=204)
 
 
-def drain(queue: str, name: str) -> Call[None]:
+def drain(queue: str, name: str, lasts: float = math.inf) -> Call[None]:
     path = f"{_queue(queue)}/leases/stream/drain?name={checked_name('name', name)}"
-    return Call("POST", path, None, _nothing, wanted=204)
+    return Call("POST", path, None, _nothing, lasts=lasts, wanted=204)
 
 
 def extend(token: str, ttr: Span) -> Call[None]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from .errors import Pickled
 from .payloads import encode
 from .spans import Span, span_ms
 
@@ -68,7 +69,7 @@ def discard(reason: str | None = None) -> Settlement:
     return _of("discard", reason)
 
 
-class Outcome(Exception):  # noqa: N818 - no error: it says how an attempt ends
+class Outcome(Pickled):
     """Raise it in a handler to end the attempt otherwise than by an ack."""
 
     def __init__(self, settlement: Settlement) -> None:

@@ -60,7 +60,11 @@ class TestServer:
         return self.store == "memory:"
 
     def __enter__(self) -> TestServer:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self._folder.cleanup()
+            raise
         return self
 
     def __exit__(
@@ -90,7 +94,8 @@ class TestServer:
             stdin=subprocess.PIPE,  # ends with this process, even if that is killed
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
+            encoding="utf-8",
+            errors="replace",  # what ended the reading would block the server
         )
         try:
             self._read_addresses(self._process)
@@ -110,6 +115,7 @@ class TestServer:
                 break
         else:
             process.wait()
+            process.stdout.close()
             raise ServerStartError(f"{program()} did not start:\n{''.join(self._last_lines)}")
         self.url, self.admin_url = addresses["api"], addresses["admin"]
         # A pipe that nobody reads would block the server.
@@ -117,8 +123,9 @@ class TestServer:
 
     def _drain(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            self._note(line)
+        with process.stdout as lines:
+            for line in lines:
+                self._note(line)
 
     def _note(self, line: str) -> None:
         self._last_lines = [*self._last_lines[-LOG_LINES_MAX:], line]

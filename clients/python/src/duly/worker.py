@@ -43,6 +43,28 @@ SLOT_WAIT = 0.5
 """For which part of its lease an event waits for a slot, before it is handed back."""
 
 
+class _Ages:
+    """Tells how long leases of a stream have lain in its socket, while the loop was blocked.
+
+    The clocks of the server and of this machine need not agree: only differences count.
+    """
+
+    def __init__(self, ttr: float) -> None:
+        self._ttr = ttr
+        self._least = math.inf
+
+    def age(self, lease: Lease) -> float:
+        """Returns by how much longer a lease was on its way than the quickest one."""
+        leased = lease.deadline.timestamp() - self._ttr
+        passed = asyncio.get_running_loop().time() - leased
+        self._least = min(self._least, passed)
+        return passed - self._least
+
+    def begin_anew(self) -> None:
+        """Forgets the quickest one: a clock was set."""
+        self._least = math.inf
+
+
 class Worker:
     """Runs `handler` for the events of a queue.
 
@@ -69,6 +91,8 @@ class Worker:
             raise UsageError(f"ttr is {ttr} s; it must be at least {TTR_MIN:.0f} s")
         self.client = client
         self.queue = queue
+        self.ready = asyncio.Event()
+        """Set when the server has begun a stream, as then what is due is handled; or at its end."""
         self._handler = Handler.of(handler)
         self._concurrency = concurrency
         self._timeout = timeout
@@ -83,6 +107,7 @@ class Worker:
         self._is_drained = False
         self._undrained = 0
         self._slots = asyncio.Semaphore(concurrency)
+        self._extending: set[asyncio.Future[None]] = set()
         self._running: dict[asyncio.Task[None], Attempt] = {}
         self._waiting: set[asyncio.Future[Any]] = set()
         """What those of them wait for that have no slot yet."""
@@ -110,6 +135,7 @@ class Worker:
                 await self._receive(threads)
         finally:
             self._stopping.set()
+            self.ready.set()
             await self._cancel_all()
             # A handler in a thread that ignores `Context.lost` is left to itself.
             threads.close()
@@ -138,9 +164,9 @@ class Worker:
             try:
                 with contextlib.suppress(asyncio.CancelledError):
                     await streaming
-            except (DeniedError, InvalidError):
-                raise  # another try would be refused as well
             except (ConnectionFailed, ProblemError) as error:
+                if isinstance(error, (DeniedError, InvalidError)) and not error.problem.is_bare:
+                    raise  # another try would be refused as well
                 if self._stopping.is_set():
                     break  # as it was told to
                 failures = 1 if loop.time() - begun >= STREAM_LASTED else failures + 1
@@ -151,15 +177,20 @@ class Worker:
         await self._drain(self._grace)
 
     async def _stream(self, threads: Threads) -> None:
-        # What an earlier stream has sent may have been given back when it ended.
-        for attempt in self._running.values():
-            attempt.check_lease()
+        # Again, as the server may have been away when an earlier stream ended.
+        self._check_leases()
         name = self._live = self._name
         stream = self.client.stream(
-            self.queue, ttr=self._ttr, max_in_flight=self._concurrency, name=name
+            self.queue,
+            ttr=self._ttr,
+            max_in_flight=self._concurrency,
+            name=name,
+            begun=self.ready.set,
         )
+        ages = _Ages(self._ttr)
         try:
             async for lease in stream:
+                age = ages.age(lease)
                 if self._stopping.is_set():
                     await self._hand_back(lease)
                     continue
@@ -170,13 +201,22 @@ class Worker:
                     ttr=self._ttr,
                     timeout=self._timeout,
                     threads=threads,
+                    extending=self._extending,
                     stream=name,
+                    age=age,
+                    misjudged=ages.begin_anew,
                 )
                 task = asyncio.create_task(self._work(attempt))
                 self._running[task] = attempt
                 task.add_done_callback(self._running.pop)
         finally:
             self._live = ""
+            # The server gives back what is not extended soon.
+            self._check_leases()
+
+    def _check_leases(self) -> None:
+        for attempt in self._running.values():
+            attempt.check_lease()
 
     async def _hand_back(self, lease: Lease) -> None:
         """Releases a lease that came after the stop; undrained, the server would send it again."""
@@ -262,7 +302,9 @@ class Worker:
 
     async def _settle_last(self, lease: Lease, settlement: Settlement) -> None:
         """Settles a lease once more and not for long; no other cancellation cuts that."""
-        last = asyncio.create_task(asyncio.wait_for(self._settle(lease, settlement), SETTLE_MAX))
+        ends = asyncio.get_running_loop().time() + SETTLE_MAX
+        settling = self._settle(lease, settlement, ends)
+        last = asyncio.create_task(asyncio.wait_for(settling, SETTLE_MAX))
         while not last.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({last})
@@ -290,9 +332,11 @@ class Worker:
             log.warning("stream of %s not drained: %r", self.queue, error)
 
     async def _drain_known(self, streaming: asyncio.Task[None] | None) -> None:
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + DRAIN_MAX
         while not self._is_drained:
             try:
-                await self.client.drain(self.queue, self._name)
+                await self.client._drain(self.queue, self._name, ends - loop.time())
                 self._is_drained = True
             except NotFoundError:
                 if streaming is None or streaming.done():
