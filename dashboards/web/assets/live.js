@@ -47,13 +47,19 @@
 (() => {
   "use strict";
   const script = document.currentScript;
-  const content = document.getElementById("content");
+  // What keeps itself current: the content, or of one that stays as it is a part, while that goes on.
+  const part = () => {
+    const content = document.getElementById("content");
+    return content?.querySelector("[data-still]") ? content.querySelector("[data-current]") : content;
+  };
   const light = document.getElementById("live");
-  const isStill = () => content.querySelector("[data-still]") !== null;
-  if (!content || !window.EventSource || isStill()) return;
+  if (!window.EventSource || !part()) return;
   const pause = 2500;
+  const DONE_SHOWN_MS = 30_000;
+  const words = light.lastChild;
   // By no clock that somebody sets: set back, it would hold the next one up.
   let last = performance.now();
+  let shown = last;
   let busy = false;
 
   // A filter that is filled in, and not sent yet.
@@ -63,20 +69,20 @@
       const chosen = [...field.options].findIndex((option) => option.defaultSelected);
       return field.selectedIndex !== Math.max(chosen, 0);
     };
-    return [...content.querySelectorAll("input, textarea")].some(isNew)
-      || [...content.querySelectorAll("select")].some(isMoved);
+    return [...part().querySelectorAll("input, textarea")].some(isNew)
+      || [...part().querySelectorAll("select")].some(isMoved);
   };
 
   const isUsed = () => {
     const active = document.activeElement;
-    const types = active && content.contains(active) && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName);
+    const types = active && part().contains(active) && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName);
     return types || isFilled() || document.hidden || !window.getSelection().isCollapsed;
   };
 
   // What can be reached by keyboard, each under what it is, and which of those alike.
-  const reachable = () => {
+  const reachable = (within) => {
     const seen = new Map();
-    return [...content.querySelectorAll("a[href], button, [tabindex]")].map((element) => {
+    return [...within.querySelectorAll("a[href], button, [tabindex]")].map((element) => {
       const is = ["href", "aria-label"].map((name) => element.getAttribute(name)).find(Boolean);
       const kind = `${element.tagName} ${is || element.textContent}`;
       seen.set(kind, (seen.get(kind) || 0) + 1);
@@ -84,14 +90,16 @@
     });
   };
 
-  // Replaces the content. Whoever moves by keyboard, or has scrolled in a part, stays where they are.
-  const replace = (nodes) => {
-    const places = reachable().map(([name, element]) => ({
+  // Replaces the part. Whoever moves by keyboard, or has scrolled in it, stays where they are.
+  const replace = (fresh) => {
+    const places = reachable(part()).map(([name, element]) => ({
       name, left: element.scrollLeft, top: element.scrollTop, active: element === document.activeElement,
     }));
-    content.replaceChildren(...nodes);
+    part().replaceWith(fresh);
     document.dispatchEvent(new Event("replaced"));
-    const next = new Map(reachable());
+    // What an action has done may by then be undone by another.
+    if (performance.now() > DONE_SHOWN_MS) document.querySelector("p.done")?.remove();
+    const next = new Map(reachable(fresh));
     for (const { name, left, top, active } of places) {
       const element = (left || top || active) && next.get(name);
       if (!element) continue;
@@ -100,15 +108,29 @@
     }
   };
 
+  // Where others read, what is shown stays, and says how old it is.
+  const tell = (isOld) => {
+    const age = Math.round((performance.now() - shown) / 1000);
+    words.textContent = isOld ? `Busy: as of ${age} s ago` : "Live";
+    light.classList.toggle("old", isOld);
+  };
+
   const refresh = async () => {
-    if (busy || isStill() || isUsed() || performance.now() - last < pause) return;
+    if (busy || !part() || isUsed() || performance.now() - last < pause) return;
     busy = true;
     try {
       const response = await fetch(location.href, { headers: { "x-live": "1" } });
       if (response.ok && !response.redirected) {
         const page = new DOMParser().parseFromString(await response.text(), "text/html");
-        const fresh = page.getElementById("content");
-        if (fresh && !isUsed()) replace(fresh.childNodes);
+        const fresh = page.getElementById(part().id);
+        if (fresh && !isUsed()) {
+          replace(fresh);
+          shown = performance.now();
+          tell(false);
+          if (!part()) close();
+        }
+      } else if (response.status === 429) {
+        tell(true);
       }
     } catch {
       // The next message tries again.
@@ -123,9 +145,9 @@
   const address = script.dataset.live;
   let source = null;
   const open = () => {
-    if (source || document.hidden) return;
+    if (source || document.hidden || !part()) return;
     source = new EventSource(address);
-    source.addEventListener("open", () => { light.hidden = false; });
+    source.addEventListener("open", () => { light.hidden = part()?.id !== "content"; });
     source.addEventListener("error", () => { light.hidden = true; });
     source.addEventListener("round", refresh);
   };
@@ -142,4 +164,13 @@
   window.addEventListener("pagehide", close);
   window.addEventListener("pageshow", open);
   open();
+})();
+
+// What an action has done is said once: whoever loads the page anew, or comes back to it, reads what is.
+(() => {
+  "use strict";
+  const address = new URL(location.href);
+  if (!address.searchParams.has("done")) return;
+  for (const name of ["done", "of"]) address.searchParams.delete(name);
+  history.replaceState(null, "", address);
 })();

@@ -202,18 +202,36 @@ impl fmt::Debug for Credentials {
 
 /// Why it is not known now who a visitor is.
 #[derive(Clone, Debug)]
-pub struct AccessError(String);
+pub struct AccessError {
+    reason: String,
+    counts: bool,
+}
 
 impl AccessError {
     /// An error with the reason, which the visitor sees.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self(reason.into())
+        Self {
+            reason: reason.into(),
+            counts: false,
+        }
+    }
+
+    /// Counts a login as wrong all the same, where a part of what it may be was checked, and was
+    /// wrong: else who guesses that part would not be slowed down meanwhile.
+    #[must_use]
+    pub fn counts_as_wrong(mut self) -> Self {
+        self.counts = true;
+        self
+    }
+
+    pub(crate) fn is_wrong(&self) -> bool {
+        self.counts
     }
 }
 
 impl fmt::Display for AccessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "who you are cannot be checked now: {}", self.0)
+        write!(f, "who you are cannot be checked now: {}", self.reason)
     }
 }
 
@@ -230,7 +248,8 @@ pub trait Access: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When it is not known now: then the request fails, and no session ends.
+    /// When it is not known now: then the request fails, no session ends, and a login does not count
+    /// as wrong, unless the error [says so](AccessError::counts_as_wrong).
     fn user<'a>(
         &'a self,
         given: Option<&'a Credentials>,

@@ -20,6 +20,7 @@ use crate::sessions::Sessions;
 use crate::streams::Streams;
 use crate::sweeps::Sweeps;
 use crate::throttle::LoginThrottle;
+use crate::turns::Turns;
 
 /// The most actions of a namespace that give queues settings, or wait to do it.
 const TURNS_MAX: usize = 100;
@@ -44,6 +45,8 @@ pub(crate) struct App {
     pub(crate) throttle: LoginThrottle,
     pub(crate) sessions: Sessions,
     pub(crate) closing: Closing,
+    /// Of what reads much.
+    pub(crate) reads: Turns,
     /// Held, of each namespace, by actions that give its queues settings: what they have counted
     /// holds.
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
@@ -87,6 +90,7 @@ impl App {
             throttle: LoginThrottle::default(),
             sessions: Sessions::default(),
             closing: Closing::new(std::future::pending()),
+            reads: Turns::default(),
             turns: Default::default(),
         }
     }

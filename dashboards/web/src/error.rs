@@ -1,7 +1,7 @@
 //! The error of a page that cannot be shown.
 
 use askama::Template;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use duly::{Error, ErrorKind};
 
@@ -128,6 +128,10 @@ impl From<askama::Error> for PageError {
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         let mut response = (self.status, self.text.clone()).into_response();
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            let soon = HeaderValue::from_static("1");
+            response.headers_mut().insert(header::RETRY_AFTER, soon);
+        }
         response.extensions_mut().insert(self);
         response
     }

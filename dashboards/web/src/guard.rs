@@ -77,6 +77,8 @@ pub(crate) struct Visit {
     pub(crate) done: Option<String>,
     /// The session, unless everybody may be here.
     session: Option<String>,
+    /// Whether its page keeps itself current, so that nobody waits for it.
+    pub(crate) is_live: bool,
     browser: Option<Browser>,
     identity: Identity,
 }
@@ -282,12 +284,12 @@ impl FromRequestParts<Arc<App>> for Visit {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Response> {
         let mut session = cookie(&parts.headers, SESSION).map(str::to_owned);
+        let is_live = parts.headers.contains_key(LIVE);
         let mut identity = match parts.extensions.get::<User>() {
             Some(user) => Identity::Layer(user.clone()),
             None => {
                 // A page that keeps itself current is no use of the session.
-                let is_use = !parts.headers.contains_key(LIVE);
-                let of_session = |id: &String| app.sessions.credentials(id, is_use);
+                let of_session = |id: &String| app.sessions.credentials(id, !is_live);
                 Identity::Login(session.as_ref().and_then(of_session))
             }
         };
@@ -320,6 +322,7 @@ impl FromRequestParts<Arc<App>> for Visit {
             user,
             done: None,
             session,
+            is_live,
             browser: parts.extensions.get().cloned(),
             identity,
         };

@@ -28,6 +28,7 @@ mod chart;
 mod cookies;
 mod error;
 mod event_rows;
+mod file;
 mod frame;
 mod grant;
 mod guard;
@@ -47,6 +48,7 @@ mod streams;
 mod sweeps;
 mod text;
 mod throttle;
+mod turns;
 mod whole;
 
 use std::sync::Arc;

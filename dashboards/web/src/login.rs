@@ -15,8 +15,8 @@ use crate::error::{PageError, Result, html};
 use crate::guard::{self, CSRF, Form};
 use crate::text::{Fields, is_local};
 
-/// The longest name and secret, in bytes.
-const TEXT_MAX: usize = 512;
+/// The longest name and secret, in bytes: a token may have 512, beside the name of its pool.
+const TEXT_MAX: usize = 1_024;
 
 #[derive(Template)]
 #[template(path = "login.html")]
@@ -52,7 +52,7 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
     guard::check_csrf(&csrf, form.get(CSRF))?;
     let credentials = Credentials {
         name: form.get("name").unwrap_or_default().trim().to_owned(),
-        secret: form.get("secret").unwrap_or_default().trim().to_owned(),
+        secret: form.get("secret").unwrap_or_default().to_owned(),
     };
     let to = form.get("to").filter(|to| is_local(to)).unwrap_or("/");
     let is_long = credentials.name.len() > TEXT_MAX || credentials.secret.len() > TEXT_MAX;
@@ -68,7 +68,15 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
     let user = if is_long {
         None
     } else {
-        app.access.user(Some(&credentials)).await?
+        match app.access.user(Some(&credentials)).await {
+            Ok(user) => user,
+            Err(error) => {
+                if !error.is_wrong() {
+                    attempt.forget();
+                }
+                return Err(error.into());
+            }
+        }
     };
     let Some(user) = user else {
         let page = html(&LoginPage {

@@ -17,7 +17,7 @@ pub(crate) const CHOSEN: &str = "chosen";
 pub(crate) struct Fields(BTreeMap<String, String>);
 
 /// The fields with texts of events, in which spaces at the ends count: `ann` and `ann ` are two keys.
-const EXACT: [&str; 3] = ["error", "key", "q"];
+const EXACT: [&str; 4] = ["error", "key", "q", "secret"];
 
 impl Fields {
     pub(crate) fn parse(bytes: &[u8]) -> Self {
@@ -33,7 +33,8 @@ impl Fields {
         Self(fields)
     }
 
-    /// Returns a field, unless it is empty; without spaces around it, but for a text of events.
+    /// Returns a field, unless it is empty; without spaces around it, but for a text of events
+    /// and a password.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let mut value = self.0.get(name)?.as_str();
         if !EXACT.contains(&name) {
@@ -159,6 +160,9 @@ pub(crate) fn instant(fields: &Fields, name: &str) -> Result<Option<Timestamp>, 
             && hour < 24
             && minute < 60
             && second < 60;
+        if !is_real {
+            return None;
+        }
         // The days since the epoch, by a year that begins in March.
         let (y, m) = if month > 2 {
             (year, month - 3)
@@ -166,7 +170,7 @@ pub(crate) fn instant(fields: &Fields, name: &str) -> Result<Option<Timestamp>, 
             (year - 1, month + 9)
         };
         let days = y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 + day - 1;
-        let days = is_real.then(|| days.checked_sub(719_468)).flatten()?;
+        let days = days.checked_sub(719_468)?;
         let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
         Some(Timestamp::from_millis(seconds * 1_000 + ms))
     };
@@ -320,6 +324,9 @@ mod tests {
             assert!(at.to_string().starts_with(text), "{text}: {at}");
         }
         assert_eq!(read("1500").unwrap(), Some(Timestamp::from_millis(1_500)));
+        for wrong in ["0000-01-01T00:00", "18446744073709551615-01-01T00:00"] {
+            assert_eq!(read(wrong).unwrap_err().status(), 400, "{wrong}");
+        }
         // As a field of a form has it, which is read as the same.
         for (text, expected) in [
             ("1764324000000", "2025-11-28T10:00"),

@@ -147,6 +147,11 @@ impl LoginThrottle {
 impl LoginAttempt {
     /// The login was right, and does not count.
     pub fn succeeded(self) {
+        self.forget();
+    }
+
+    /// It is not known whether the login was right, and it does not count.
+    pub(crate) fn forget(self) {
         let mut clients = self.throttle.clients();
         let Some(client) = clients.get_mut(&self.client) else {
             return;

@@ -36,7 +36,9 @@ pub(super) fn due(fields: &Fields) -> Result<When> {
     if let Some(at) = at {
         return Ok(When::At(at));
     }
-    let seconds = number(fields, "delay")?.unwrap_or(0.0);
+    // An empty form is a slip, and not "now".
+    let missing = || PageError::invalid("give the seconds from now, or a time").of("delay");
+    let seconds = number(fields, "delay")?.ok_or_else(missing)?;
     let delay = Duration::try_from_secs_f64(seconds);
     delay
         .map(When::After)

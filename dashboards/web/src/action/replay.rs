@@ -1,5 +1,7 @@
 //! A sweep over the records that a filter finds: what had ended is pushed once more.
 
+use duly::records::Outcome;
+
 use super::input::rate;
 use super::kind::Action;
 use super::sweep::start;
@@ -48,6 +50,14 @@ fn words(fields: &Fields) -> String {
 /// Returns the query of what is replayed. It ends when it was asked, or before: what is pushed once
 /// more has records of its own, which are not to be replayed.
 fn records(app: &App, visit: &Visit, fields: &Fields) -> Result<RecordQuery> {
+    let outcome = fields
+        .get("outcome")
+        .and_then(|outcome| outcome.parse::<Outcome>().ok());
+    if outcome.is_some_and(|outcome| !outcome.is_final()) {
+        let text = "an event that is replayed has ended: acked, discarded, cancelled, expired or dropped; \
+                    dead letters are revived";
+        return Err(PageError::invalid(text));
+    }
     let records = records::filtered(app, visit, fields)?;
     let at = text::instant(fields, SUBMITTED_AT)?;
     let missing = || PageError::invalid("the time of the question is missing: ask again");
@@ -117,7 +127,7 @@ pub(super) fn inputs() -> Vec<Input> {
             name: "version",
             label: "Version of the payloads",
             value: String::new(),
-            hint: "empty: that of the queue now",
+            hint: "of those that name none; empty: that of the queue's type in this program, or 0",
             keys: "numeric",
             kind: "text",
         },

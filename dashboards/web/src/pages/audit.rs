@@ -110,6 +110,7 @@ pub(crate) async fn page(
     visit: Visit,
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
+    let _turn = app.reads.page(&visit.user, visit.is_live).await?;
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let before = fields.get("before").map(str::parse::<AuditCursor>);
     let before = before.transpose()?;

@@ -10,7 +10,10 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use duly::dead_letters::{DeadLetter, Edited};
 use duly::{EventId, QueueName};
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::access::Role;
@@ -148,7 +151,11 @@ pub(crate) async fn submit(
             return again(StatusCode::CONFLICT, was, wrong, None);
         }
         Err(error) if error.kind() == duly::ErrorKind::Invalid => {
-            return again(StatusCode::BAD_REQUEST, was, error.to_string(), None);
+            let mut wrong = error.to_string();
+            if let Some(cause) = std::error::Error::source(&error) {
+                wrong += &format!(": {cause}");
+            }
+            return again(StatusCode::BAD_REQUEST, was, wrong, None);
         }
         Err(error) => {
             let wrong = format!("{error}; what you entered is kept here");
@@ -164,7 +171,7 @@ pub(crate) async fn submit(
 }
 
 /// Reads what was entered; else says what is wrong and where.
-fn value(text: &str) -> Result<Value, String> {
+fn value(text: &str) -> Result<Entered, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| {
         if text.is_empty() {
             "nothing was entered; it must be a JSON value, such as null".to_owned()
@@ -172,12 +179,45 @@ fn value(text: &str) -> Result<Value, String> {
             format!("it is no JSON: {error}")
         }
     })?;
-    match inexact(&value) {
-        Some(number) => Err(format!(
-            "the number {number} cannot be kept exactly; it must be within 64 bits, or a text"
-        )),
-        None => Ok(value),
+    let text =
+        RawValue::from_string(solid(text)).map_err(|error| format!("it is no JSON: {error}"))?;
+    Ok(Entered { text, value })
+}
+
+/// What was entered. JSON keeps its text, as a number that was not edited may have more digits than one
+/// of this program; another codec has values.
+struct Entered {
+    text: Box<RawValue>,
+    value: Value,
+}
+
+impl Serialize for Entered {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            return self.text.serialize(serializer);
+        }
+        match inexact(&self.value) {
+            Some(number) => Err(S::Error::custom(format!(
+                "the number {number} cannot be kept exactly; it must be within 64 bits, or a text"
+            ))),
+            None => self.value.serialize(serializer),
+        }
     }
+}
+
+/// Removes the white space of JSON that means nothing.
+fn solid(text: &str) -> String {
+    let (mut is_string, mut is_escaped) = (false, false);
+    let is_kept = |c: &char| {
+        if is_string {
+            is_string = *c != '"' || is_escaped;
+            is_escaped = *c == '\\' && !is_escaped;
+            return true;
+        }
+        is_string = *c == '"';
+        !c.is_ascii_whitespace()
+    };
+    text.chars().filter(is_kept).collect()
 }
 
 /// Returns a whole number that is too large to be exact.

@@ -20,13 +20,14 @@ use crate::pages::locate::{self, Location};
 use crate::pages::queue::name_of;
 use crate::questions::in_time;
 use crate::text::{self, Fields, count, number};
+use crate::turns::Work;
 
 /// The rows of a page.
 const ROWS: usize = 50;
 /// How many queues are named in one question.
 const QUEUES_MAX: usize = 1_000;
 /// The longest text to look for, in characters.
-const TEXT_MAX: usize = 512;
+const TEXT_MAX: usize = 1_024;
 
 /// Where a text is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,8 +248,11 @@ struct FindPage {
     states: Vec<&'static str>,
     /// Whether something was looked for.
     is_asked: bool,
-    /// Whether the page does not keep itself current: each time it would scan anew.
+    /// Whether what is found stays as it is: the page would scan anew each time that it keeps itself
+    /// current.
     is_still: bool,
+    /// Whether a sweep is under way.
+    goes_on: bool,
     rows: Vec<EventRow>,
     /// What the scan covered, if it is worth a word.
     scanned: Option<String>,
@@ -268,6 +272,12 @@ pub(crate) async fn find(
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
+    if visit.is_live {
+        // Of what was found nothing is shown anew, and so nothing is looked for.
+        let filter = EventFilter::read(&fields, &visit)?;
+        return list(&app, &visit, &fields, &filter).await;
+    }
+    let _turn = app.reads.take(Work::Page, &visit.user).await?;
     let entered = fields.get("id").or_else(|| fields.get("q"));
     let id: Option<EventId> = entered.and_then(|text| text.trim().parse().ok());
     // What looks like an id may be a key.
@@ -309,7 +319,7 @@ async fn list(
     let after = after.transpose()?;
     let is_first = after.is_none();
     let mut place = fields.get("in").unwrap_or_default();
-    if is_asked {
+    if is_asked && !visit.is_live {
         let queues = filter.queues(app, &visit.user).await?;
         for tried in filter.places() {
             if queues.is_empty() {
@@ -353,7 +363,8 @@ async fn list(
         until: text::local(fields, "until")?,
         places: Place::ALL.map(|(name, _, words)| (name, words)).to_vec(),
         states: STATES.map(EventState::as_str).to_vec(),
-        is_still: is_asked && sweeps.iter().all(|sweep| sweep.is_over),
+        is_still: is_asked,
+        goes_on: sweeps.iter().any(|sweep| !sweep.is_over),
         is_asked,
         rows: rows(
             found.map_or(&[][..], |list| &list.items),

@@ -140,6 +140,7 @@ pub(crate) async fn page(
     visit: Visit,
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
+    let _turn = app.reads.page(&visit.user, visit.is_live).await?;
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let queue = fields.get("queue");
     let queue = queue.map(|queue| name_of(&visit, queue)).transpose()?;

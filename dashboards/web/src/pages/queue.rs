@@ -29,8 +29,9 @@ use crate::text::{Moment, count, number, span};
 const MINUTES: u64 = 60;
 /// The step of its forecast.
 const STEP: Duration = Duration::from_secs(120);
-/// Of how many records the stages of attempts are read, and in how many groups they are shown.
-const STAGE_RECORDS: u32 = 300;
+/// Of how many records the stages of attempts are read, each with its payload, and in how many groups
+/// they are shown.
+const STAGE_RECORDS: u32 = 60;
 const STAGE_GROUPS: usize = 30;
 /// How many events it lists.
 const EVENTS: usize = 20;
@@ -102,6 +103,7 @@ pub(crate) async fn page(
     Path(queue): Path<String>,
 ) -> Result<Response> {
     let name = name_of(&visit, &queue)?;
+    let _turn = app.reads.page(&visit.user, visit.is_live).await?;
     let buckets = in_time(app.bus.bucket_stats(&name)).await?;
     if buckets.is_empty() {
         return Err(PageError::not_found(format!("there is no queue {name}")));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use askama::Template;
+use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -12,6 +13,7 @@ use duly::records::{Cause, Cursor, Format, Outcome, Page, Record};
 use crate::access::Role;
 use crate::app::App;
 use crate::error::{PageError, Result, html};
+use crate::file;
 use crate::frame::Frame;
 use crate::grant::{Extent, GrantEnd};
 use crate::guard::Visit;
@@ -21,14 +23,22 @@ use crate::pages::queue::name_of;
 use crate::questions::in_time;
 use crate::record_query::RecordQuery;
 use crate::text::{self, Fields, Moment, cell, span};
+use crate::turns::Work;
 
 /// The rows of a page.
 const ROWS: u32 = 50;
 /// The most queues that are asked for records, where each keeps its own.
 const QUEUES_MAX: usize = 500;
-/// The records of an export: so many pages of so many.
-const EXPORT_PAGES: usize = 10;
-const EXPORT_PAGE: u32 = 1_000;
+/// The records of an export, and about the most bytes of them: payloads may have 64 KiB each.
+const EXPORT_RECORDS: usize = 10_000;
+const EXPORT_BYTES: usize = 8 << 20;
+/// How many records are read at a time: few while they are large, as each read may look through all that
+/// waits for a journal.
+const EXPORT_PAGE: (u32, u32) = (50, 400);
+/// What is read at a time is less than this, as far as the read before tells.
+const EXPORT_PAGE_BYTES: usize = 256 << 10;
+/// How often fewer come although there are more, as few of those that were looked through match.
+const EXPORT_SPARSE_PAGES: usize = 10;
 
 #[derive(Template)]
 #[template(path = "records.html")]
@@ -105,6 +115,7 @@ pub(crate) async fn page(
     visit: Visit,
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
+    let _turn = app.reads.page(&visit.user, visit.is_live).await?;
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let choose = choose(&app, &visit, &fields).await;
     let page = match choose {
@@ -234,7 +245,7 @@ fn for_a_spreadsheet(record: &Record) -> Record {
     record
 }
 
-/// Sends up to 10,000 records as a file; its header `link` has the address of the rest.
+/// Sends up to 10,000 records, of some MiB, as a file; its header `link` has the address of the rest.
 pub(crate) async fn export(
     State(app): State<Arc<App>>,
     visit: Visit,
@@ -245,19 +256,35 @@ pub(crate) async fn export(
     if let Some(why) = choose(&app, &visit, &fields).await {
         return Err(PageError::invalid(format!("choose a queue: {why}")));
     }
+    let turn = app.reads.take(Work::Export, &visit.user).await?;
     let (query, mut after) = records(&app, &visit, &fields)?;
-    let grant = visit.grant(&app, Role::View, Extent::OpenPage);
+    let queue = fields.get("queue").map(|queue| name_of(&visit, queue));
+    let queue = queue.transpose()?;
+    let extent = Extent::of(&visit.user, queue.as_deref(), &[]);
+    let grant = visit.grant(&app, Role::View, extent);
     let mut bytes = format.head();
-    for _ in 0..EXPORT_PAGES {
-        let page = in_time(query.page(after, EXPORT_PAGE)).await?;
+    let (mut written, mut sparse_pages) = (0, 0);
+    let (least, most) = EXPORT_PAGE;
+    let mut wanted = least;
+    while written < EXPORT_RECORDS && bytes.len() < EXPORT_BYTES {
+        let left = u32::try_from(EXPORT_RECORDS - written).unwrap_or(most);
+        let (limit, before) = (wanted.min(left), bytes.len());
+        let page = in_time(query.page(after, limit)).await?;
         for record in &page.items {
             match format {
                 Format::Csv => format.write(&for_a_spreadsheet(record), &mut bytes),
                 _ => format.write(record, &mut bytes),
             }
         }
+        written += page.items.len();
+        sparse_pages += usize::from(page.items.len() < limit as usize);
+        wanted = if bytes.len() - before < EXPORT_PAGE_BYTES {
+            (wanted * 2).min(most)
+        } else {
+            (wanted / 2).max(least)
+        };
         after = page.next;
-        if after.is_none() {
+        if after.is_none() || sparse_pages >= EXPORT_SPARSE_PAGES {
             break;
         }
     }
@@ -268,7 +295,8 @@ pub(crate) async fn export(
         _ => "application/jsonl",
     };
     let name = format!("attachment; filename=\"records.{format}\"");
-    let mut response = ([(header::CONTENT_TYPE, kind)], bytes).into_response();
+    let body = Body::from_stream(file::parts(bytes, turn));
+    let mut response = ([(header::CONTENT_TYPE, kind)], body).into_response();
     let headers = response.headers_mut();
     if let Ok(name) = HeaderValue::from_str(&name) {
         headers.insert(header::CONTENT_DISPOSITION, name);

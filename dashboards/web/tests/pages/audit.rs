@@ -33,7 +33,12 @@ async fn every_action_is_in_the_audit_of_the_store() {
         ("cancel", ("id", &*id)),
     ] {
         let asked = site.get(&format!("/act/{action}?queue=mail&id={id}")).await;
-        let fields = [("queue", "mail"), field, ("csrf", asked.csrf())];
+        let fields = [
+            ("queue", "mail"),
+            field,
+            ("delay", "60"),
+            ("csrf", asked.csrf()),
+        ];
         let done = site.post(&format!("/act/{action}"), &fields).await;
         assert_eq!(done.status.as_u16(), 303, "{action}: {}", done.text);
         // What is done within one millisecond has no order.

@@ -1,6 +1,6 @@
 //! Ten thousand queues: pages ask the store for a bounded number of things.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use duly::{Bus, Error, ErrorKind, QueueName};
 use duly_dashboard::Role;
 
 use crate::forms::bury;
-use crate::site::Site;
+use crate::site::{Site, until};
 
 const QUEUES: usize = 10_000;
 
@@ -29,6 +29,8 @@ pub(crate) struct Counted {
     fails: Option<fn(&StoreOp) -> bool>,
     after: usize,
     failing: AtomicUsize,
+    /// The queue whose events are never read to their end.
+    silent: Option<&'static str>,
 }
 
 impl Counted {
@@ -37,6 +39,14 @@ impl Counted {
         Self {
             fails: Some(fails),
             after,
+            ..Self::default()
+        }
+    }
+
+    /// A store that never reads the events of a queue to their end.
+    pub(crate) fn silent(queue: &'static str) -> Self {
+        Self {
+            silent: Some(queue),
             ..Self::default()
         }
     }
@@ -51,8 +61,12 @@ impl Store for Counted {
             return StoreFuture::new(std::future::ready(Err(error)));
         }
         let (answer, read) = (self.store.apply(bucket, op), Arc::clone(&self.read));
+        let is_silent = self.silent == Some(&*bucket.queue);
         StoreFuture::new(async move {
             let answer = answer.await?;
+            if is_silent && matches!(answer.reply, Reply::Peeked(_)) {
+                std::future::pending::<()>().await;
+            }
             let events = match &answer.reply {
                 Reply::Peeked(page) => page.events.len(),
                 Reply::Dead(page) => page.letters.len(),
@@ -302,4 +316,85 @@ async fn few_events_among_many_are_found_in_few_calls() {
         found.dedup();
         assert_eq!(found.len(), 4, "{limit}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_of_what_was_found_scans_once_also_while_a_sweep_is_under_way() {
+    let store = Counted::default();
+    let read = Arc::clone(&store.read);
+    let bus = Bus::builder().settings(Default::default()).store(store);
+    let bus = bus.only_registered().publish_only().start().await.unwrap();
+    let queue = bus.queue_named::<String>("mail").unwrap();
+    let events = (0..200).map(|number| format!("day {number}"));
+    let sent = queue.push_many(events, Duration::from_secs(600)).await;
+    assert_eq!(sent.unwrap().len(), 200);
+    let site = Site::of(bus, Role::Admin).await;
+    let path = "/find?queue=mail&in=text&q=day";
+    let live = async || {
+        let request = site.request(reqwest::Method::GET, path);
+        Site::send(request.header("x-live", "1")).await.text
+    };
+    let goes_on = "id=\"sweeps-now\" data-current>";
+    let still = live().await;
+    assert!(
+        still.contains("data-still") && !still.contains(goes_on),
+        "{still}"
+    );
+    let asked = site.get("/act/cancel-all?queue=mail&in=text&q=day").await;
+    let fields = [
+        ("queue", "mail"),
+        ("in", "text"),
+        ("q", "day"),
+        ("rate", "0.001"),
+    ];
+    let fields = [&fields[..], &[("csrf", asked.csrf())]].concat();
+    let begun = site.post("/act/cancel-all", &fields).await;
+    assert_eq!(begun.status, 303, "{}", begun.text);
+    until("it waits for its second event", async || {
+        live().await.contains("<strong>1</strong> so far, running")
+    })
+    .await;
+    let before = read.load(Ordering::Relaxed);
+    let page = live().await;
+    assert!(
+        page.contains("data-still") && page.contains(goes_on),
+        "{page}"
+    );
+    assert_eq!(read.load(Ordering::Relaxed), before, "it scans anew");
+    let page = site.get(path).await.text;
+    assert!(
+        page.contains("data-still") && page.contains(goes_on),
+        "{page}"
+    );
+    assert!(read.load(Ordering::Relaxed) > before);
+}
+
+#[tokio::test]
+async fn an_export_is_bounded_in_bytes_and_goes_on() {
+    let site = Site::memory(Role::View).await;
+    let queue = site.bus.queue_named::<String>("mail").unwrap();
+    let many = 1_000;
+    // As a list of its bytes each is some 200 KiB.
+    let events = (0..many).map(|_| queue.event("x".repeat(60_000)).keep_payload(true));
+    let sent = queue.push_many(events, Duration::from_secs(3_600)).await;
+    for id in sent.unwrap().iter().map(duly::Receipt::id) {
+        let cancelled = queue.cancel(id).await.unwrap();
+        assert_eq!(cancelled, duly::CancelOutcome::Cancelled);
+    }
+    let mut next = Some("/records/export?queue=mail".to_owned());
+    let (mut files, mut ids) = (0, BTreeSet::new());
+    while let Some(path) = next {
+        let file = site.get(&path).await;
+        assert!(file.text.len() < 40 << 20, "{}", file.text.len());
+        for line in file.text.lines() {
+            let record: serde_json::Value = serde_json::from_str(line).unwrap();
+            ids.insert(record["id"].as_str().unwrap().to_owned());
+        }
+        files += 1;
+        let link = file.headers.get("link").map(|link| link.to_str().unwrap());
+        let link = link.map(|link| link.split(['<', '>']).nth(1).unwrap());
+        next = link.map(|link| link.strip_prefix("/jobs").unwrap().to_owned());
+    }
+    assert_eq!(ids.len(), many);
+    assert!(files > 3, "{files}");
 }

@@ -1,10 +1,14 @@
 //! One user does the most that is allowed; another one is served all the same.
 
+use std::time::Duration;
+
 use duly::Bus;
 use duly_dashboard::{Access, AccessError, Credentials, Role, User};
 use futures_util::future::BoxFuture;
 use reqwest::{Method, RequestBuilder};
+use tokio::task::JoinSet;
 
+use crate::bounds::Counted;
 use crate::forms::bury;
 use crate::site::Site;
 
@@ -188,4 +192,71 @@ async fn the_sweeps_of_many_users_of_a_namespace_leave_some_to_others_and_to_ope
         assert_eq!(begun, most, "{namespace}");
     }
     assert_eq!(sweep("operator", "a.q").await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reads_of_one_wait_for_each_other_and_keep_no_other_from_reading() {
+    let bus = Bus::builder().settings(Default::default());
+    let bus = bus.store(Counted::silent("a.q"));
+    let bus = bus.only_registered().publish_only().start().await.unwrap();
+    let site = Site::with(bus, |dashboard| dashboard.authorize(OfNamespaces)).await;
+    for name in ["a.q", "b.q"] {
+        let queue = site.bus.queue_named::<String>(name).unwrap();
+        let hour = Duration::from_secs(3_600);
+        queue.push("a text".to_owned(), hour).await.unwrap();
+    }
+    let find = |cookies: &str, queue: &str| {
+        let path = format!("/find?in=text&q=text&queue={queue}");
+        with(&site, site.request(Method::GET, &path), cookies)
+    };
+    let ann = log_in(&site, "a-ann").await;
+    let mut reads = JoinSet::new();
+    for _ in 0..60 {
+        reads.spawn(Site::send(find(&ann, "a.q")));
+    }
+    let mut refused = 0;
+    while refused < 10 {
+        let page = reads.join_next().await.expect("some are refused").unwrap();
+        if page.status == 429 {
+            assert_eq!(page.headers["retry-after"], "1");
+            refused += 1;
+        }
+    }
+    for (name, queue) in [("b-bob", "b.q"), ("operator", "b.q")] {
+        let cookies = log_in(&site, name).await;
+        let page = Site::send(find(&cookies, queue)).await;
+        assert_eq!(page.status, 200, "{name}: {page:?}");
+    }
+    assert!(reads.len() >= 2, "they still wait");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_keeps_itself_current_is_refused_at_once_while_others_read() {
+    let bus = Bus::builder().settings(Default::default());
+    let bus = bus.store(Counted::silent("a.q"));
+    let bus = bus.only_registered().publish_only().start().await.unwrap();
+    let site = Site::with(bus, |dashboard| dashboard.authorize(OfNamespaces)).await;
+    let queue = site.bus.queue_named::<String>("a.q").unwrap();
+    let hour = Duration::from_secs(3_600);
+    queue.push("a text".to_owned(), hour).await.unwrap();
+    let ann = log_in(&site, "a-ann").await;
+    let read = || with(&site, site.request(Method::GET, "/queues/a.q"), &ann);
+    let mut reads = JoinSet::new();
+    for _ in 0..3 {
+        reads.spawn(Site::send(read()));
+    }
+    // One that is sent before them has a turn, and gives it back.
+    let refused = async {
+        loop {
+            let live = Site::send(read().header("x-live", "1"));
+            match tokio::time::timeout(Duration::from_secs(1), live).await {
+                Ok(page) if page.status == 429 => return,
+                _ => {}
+            }
+        }
+    };
+    // Whoever waits for a turn does so for ten seconds.
+    let refused = tokio::time::timeout(Duration::from_secs(8), refused).await;
+    refused.expect("it does not wait");
+    assert_eq!(reads.len(), 3);
 }

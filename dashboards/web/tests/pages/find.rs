@@ -244,3 +244,14 @@ async fn no_field_is_dropped_where_an_attempt_is_looked_for() {
     }
     assert!(led > 10 && refused > 10, "{led} led, {refused} refused");
 }
+
+#[tokio::test]
+async fn an_event_is_found_by_the_longest_key() {
+    let site = Site::memory(Role::View).await;
+    let queue = site.bus.queue_named::<u64>("mail").unwrap();
+    let key = "k".repeat(1_024);
+    let sent = queue.event(7).after(HOUR).key(&key);
+    let id = sent.push().await.unwrap().id().to_string();
+    let page = site.get(&format!("/find?in=key&q={key}")).await.text;
+    assert!(page.contains(&id), "{page}");
+}

@@ -1,6 +1,7 @@
 //! What lasts ends with its user: a sweep, live updates, a form that takes its time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use duly::Bus;
@@ -173,6 +174,71 @@ async fn what_cannot_be_checked_ends_no_session_and_changes_nothing() {
     world.is_now(Standing::Admin);
     let page = world.get("/act/pause?queue=mail").await;
     assert_eq!(page.status, 200, "the session goes on: {page:?}");
+}
+
+/// Knows a part of what logins may be: who is `counted` was surely not that.
+#[derive(Debug)]
+struct Away;
+
+impl Access for Away {
+    fn user<'a>(
+        &'a self,
+        given: Option<&'a Credentials>,
+    ) -> BoxFuture<'a, Result<Option<User>, AccessError>> {
+        let error = AccessError::new("the directory is away");
+        let known = match given {
+            None => Ok(None),
+            Some(given) if given.name == "counted" => Err(error.counts_as_wrong()),
+            Some(_) => Err(error),
+        };
+        Box::pin(std::future::ready(known))
+    }
+}
+
+#[tokio::test]
+async fn a_login_that_cannot_be_checked_locks_nobody_out() {
+    let bus = Bus::builder()
+        .settings(Default::default())
+        .store_url("memory:");
+    let bus = bus.only_registered().publish_only().start().await.unwrap();
+    let site = Site::with(bus, |dashboard| dashboard.authorize(Away)).await;
+    let login = site.get("/login").await;
+    for (name, last) in [("ann", 503), ("counted", 429)] {
+        let fields = [("csrf", login.csrf()), ("name", name), ("secret", "s")];
+        for _ in 0..10 {
+            assert_eq!(site.post("/login", &fields).await.status, 503);
+        }
+        assert_eq!(site.post("/login", &fields).await.status, last, "{name}");
+    }
+}
+
+/// Lets a user see the queue `mail`, for so many questions.
+#[derive(Debug)]
+struct ForAWhile(AtomicUsize);
+
+impl Access for ForAWhile {
+    fn user<'a>(
+        &'a self,
+        _: Option<&'a Credentials>,
+    ) -> BoxFuture<'a, Result<Option<User>, AccessError>> {
+        let asked = self.0.fetch_add(1, Ordering::Relaxed);
+        let queue = if asked == 0 { "mail" } else { "another" };
+        let user = User::new("ann", Role::View).only(move |it| it == queue);
+        Box::pin(std::future::ready(Ok(Some(user))))
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_exported_of_a_queue_that_its_user_sees_no_more_at_the_end() {
+    let bus = Bus::builder()
+        .settings(Default::default())
+        .store_url("memory:");
+    let bus = bus.only_registered().publish_only().start().await.unwrap();
+    let asked = ForAWhile(AtomicUsize::new(0));
+    let site = Site::with(bus, |dashboard| dashboard.authorize(asked)).await;
+    let file = site.get("/records/export?queue=mail").await;
+    assert_eq!(file.status, 403, "{file:?}");
+    assert!(file.text.contains("may not see the queue any more"));
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use crate::forms::bury;
 use crate::site::Site;
 
 /// A form whose action, field and entry are these, and what is said of it.
-const WRONG: [(&str, &str, &str, &str); 13] = [
+const WRONG: [(&str, &str, &str, &str); 16] = [
     ("rate", "rate", "10,5", "it must be a number"),
     ("rate", "rate", "-1", "rate"),
     ("reschedule", "delay", "soon", "it must be a number"),
@@ -21,7 +21,15 @@ const WRONG: [(&str, &str, &str, &str); 13] = [
     ("replay", "version", "first", "0 to 4294967295"),
     ("replay", "rate", "0", "0.001 to 1000000"),
     ("replay", "name", "x", ""), // as long as no name may be
-    ("reschedule-chosen", "delay", "", "0 to 4294967295"),
+    ("reschedule-chosen", "delay", "-5", "0 to 4294967295"),
+    (
+        "reschedule-chosen",
+        "delay",
+        "",
+        "seconds from now, or a time",
+    ),
+    ("reschedule", "delay", "", "seconds from now, or a time"),
+    ("reschedule-all", "delay", "", "seconds from now, or a time"),
 ];
 
 #[tokio::test]
@@ -34,11 +42,7 @@ async fn a_form_that_is_filled_in_wrongly_is_shown_again_with_what_was_entered()
     let due = site.bus.event(id.parse().unwrap()).await.unwrap().unwrap();
     for (action, field, entered, why) in WRONG {
         let long = "n".repeat(5_000);
-        let entered = match (action, field, entered) {
-            (_, "name", _) => &long,
-            (_, _, "") => "-5",
-            _ => entered,
-        };
+        let entered = if field == "name" { &long } else { entered };
         let of = match action {
             "reschedule" => format!("&id={id}"),
             "reschedule-chosen" => format!("&chosen=mail/{id}"),

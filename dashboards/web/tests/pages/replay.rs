@@ -195,6 +195,8 @@ async fn what_cannot_be_replayed_is_said_before_anything_is_pushed() {
     );
     assert!(!site.get("/records").await.text.contains("/act/replay"));
     let asked = site.get("/act/replay?queue=invoices").await;
+    // A process that does not handle the queue knows no version of it.
+    assert!(asked.text.contains("in this program, or 0"), "{asked:?}");
     let long = "n".repeat(129);
     for (name, value, said) in [
         ("name", "", "the name of the replay has 0 bytes"),

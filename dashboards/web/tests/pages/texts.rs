@@ -10,6 +10,7 @@ use duly::time::When;
 use duly_dashboard::Role;
 use serde_json::{Value, json};
 
+use crate::forms::bury;
 use crate::site::Site;
 
 const HOSTILE: &str = "</pre><script>alert(1)</script>\"'><img src=x onerror=alert(1)>";
@@ -353,6 +354,10 @@ async fn a_queue_shows_in_which_stage_its_attempts_waited() {
         now.contains("Attempts a minute</span> <strong>1</strong>"),
         "{now}"
     );
+    // A record may have a payload of 64 KiB: of two for each bar of the chart it is read, and no more.
+    bury(&site, "mail", 70, "no such address").await;
+    let page = site.get("/queues/mail").await.text;
+    assert!(page.contains("Where the last 60 attempts waited"), "{page}");
     assert!(
         now.contains("<a href=\"/jobs/nodes\">Nodes alive</a></dt><dd>0</dd>"),
         "{now}"
