@@ -109,6 +109,18 @@ impl RecordChoices {
         }
     }
 
+    /// Returns the keys that are set and say something to a journal alone.
+    pub(crate) fn of_a_journal(&self) -> Vec<&'static str> {
+        let keys = [
+            ("records.keep", self.keep.is_some()),
+            ("records.keep_max", self.keep_max.is_some()),
+            ("records.keep_minutes", self.keep_minutes.is_some()),
+            ("records.prune_at_once", self.prune_at_once.is_some()),
+        ];
+        let set = keys.into_iter().filter(|(_, is_set)| *is_set);
+        set.map(|(key, _)| key).collect()
+    }
+
     /// What an outbox keeps for the journal, in a store that is shared or not.
     #[must_use]
     pub fn outbox(&self, is_shared: bool) -> OutboxLimit {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::error::Result;
 use crate::event::QueueName;
 use crate::journal::contract::Journal;
-use crate::journal::reading::{self, Unread, of_journal};
+use crate::journal::reading::{Unread, of_journal};
+use crate::journal::waiting;
 use crate::record::{Cursor, MinuteQuery, MinuteStats, Numbered, Page, Query, Record};
 use crate::store::Store;
 use crate::time::Timestamp;
@@ -42,7 +43,7 @@ pub(crate) async fn minutes(
         // Only what is counted, which may be much less than all of it.
         is_asked_for.then(|| (Cursor::of(&numbered), bare(numbered.1)))
     };
-    let waiting = reading::waiting(store, &page_query, keep, |_| {}).await?;
+    let waiting = waiting::newest(store, |_| true, &page_query, keep).await?;
     let (counted, waiting) = match journal {
         Some(journal) => apart(journal, &query, waiting).await?,
         None => (Vec::new(), waiting),

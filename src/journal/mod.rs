@@ -14,6 +14,7 @@
 mod choices;
 mod contract;
 pub(crate) mod counting;
+mod gap;
 mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
@@ -21,6 +22,9 @@ pub(crate) mod reading;
 pub(crate) mod recorder;
 #[cfg(feature = "embedded")]
 mod sqlite;
+#[cfg(test)]
+mod tests;
+pub(crate) mod waiting;
 
 pub use self::choices::RecordChoices;
 pub use self::contract::{Batch, Journal, JournalFuture};

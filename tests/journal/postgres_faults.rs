@@ -10,7 +10,9 @@ use duly::records::{Numbered, Query};
 
 use crate::journal::harness::play;
 use crate::journal::postgres::{Schema, connect};
-use crate::journal::sample::{batch, counted, everything, load, many, minutes};
+use crate::journal::sample::{
+    batch, batch_of, counted, everything, load, many, minutes, queue, with,
+};
 use crate::servers::{Fault, PASSWORD, Postgres, PostgresOptions, Proxy, shared_postgres};
 
 /// Loads records in parts, each again until it is taken.
@@ -71,6 +73,50 @@ fn a_server_killed_again_and_again_has_every_record_once() {
         assert!(refused > 0, "no kill was noticed");
         assert!(everything(&journal).await == records);
         assert_eq!(minutes(&journal).await, counted(&records));
+    });
+}
+
+/// The recorder tries such an outbox alone: the others do not wait for it.
+#[test]
+fn what_the_tables_refuse_of_an_outbox_is_refused_and_all_else_is_taken() {
+    let raise = |code: &str| {
+        format!(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             IF NEW.queue = 'refused' THEN RAISE EXCEPTION 'not here' {code}; END IF; \
+             RETURN NEW; END $$; \
+             CREATE TRIGGER refuse BEFORE INSERT ON records FOR EACH ROW EXECUTE FUNCTION refuse()"
+        )
+    };
+    for refuse in [
+        raise(""),
+        raise("USING ERRCODE = '22003'"),
+        raise("USING ERRCODE = '23503'"),
+        raise("USING ERRCODE = 'check_violation'"),
+    ] {
+        play(async {
+            let schema = Schema::new();
+            let journal: Arc<dyn Journal> = Arc::new(connect(&schema.url()).await);
+            schema.sql(&refuse);
+            let bad = many(3).pop().expect("three");
+            let bad = [with(bad, |it| it.queue = queue("refused"))];
+            let batches = [batch(&many(2)), batch_of("other", &bad)];
+            for refused in [batches.to_vec(), vec![batches[1].clone()]] {
+                let error = journal.load(refused).await.expect_err("refused");
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{refuse}: {error}");
+            }
+            load(&journal, &many(2)).await;
+            assert_eq!(everything(&journal).await, many(2), "{refuse}");
+            assert_eq!(minutes(&journal).await, counted(&many(2)), "{refuse}");
+        });
+    }
+    // A server that cannot is another matter.
+    play(async {
+        let schema = Schema::new();
+        let journal: Arc<dyn Journal> = Arc::new(connect(&schema.url()).await);
+        schema.sql(&raise("USING ERRCODE = '53200'"));
+        let bad = [with(many(1).remove(0), |it| it.queue = queue("refused"))];
+        let error = journal.load(vec![batch(&bad)]).await.expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     });
 }
 

@@ -71,7 +71,8 @@ fn no_load_creates_an_unlogged_table() {
         let name = schema.name();
         schema.sql(&format!(
             "CREATE TABLE created (name name, unlogged bool);
-             CREATE FUNCTION note() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+             CREATE FUNCTION note() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+             BEGIN -- for roles of other tests as well, as it is one of the whole database
                  INSERT INTO {name}.created SELECT relname, relpersistence = 'u' FROM pg_class
                      WHERE relnamespace = '{name}'::regnamespace AND relkind = 'r';
              END $$;

@@ -81,6 +81,12 @@ fn advice(fault: &PgError) -> (ErrorKind, &'static str) {
             "the server cancelled the call after `timeout`",
         );
     }
+    if is_refusal(code) {
+        return (
+            ErrorKind::Invalid,
+            "a type, a constraint or a trigger of its tables refuses a record",
+        );
+    }
     let hint = match code.code() {
         "28P01" | "28000" => "check the user and the password of its URL, and pg_hba.conf",
         "3D000" => "create the database; the journal does not create it",
@@ -90,6 +96,13 @@ fn advice(fault: &PgError) -> (ErrorKind, &'static str) {
         _ => "",
     };
     (ErrorKind::Unavailable, hint)
+}
+
+/// Returns whether it is the data that is refused, now and later, and nothing is wrong with the server:
+/// a value, a constraint, or what a trigger raises.
+fn is_refusal(code: &SqlState) -> bool {
+    let (class, is_raised) = (code.code().get(..2), *code == SqlState::RAISE_EXCEPTION);
+    is_raised || matches!(class, Some("22" | "23"))
 }
 
 /// Returns whether the record exists already.

@@ -126,11 +126,12 @@ impl SharedStatus {
     /// So many records of an outbox wait.
     pub(super) fn wait_in(&self, outbox: &Outbox, waiting: u64) {
         let mut state = self.state();
-        match waiting {
+        let before = match waiting {
             0 => state.waiting.remove(outbox),
             some => state.waiting.insert(outbox.clone(), some),
         };
-        let all = state.waiting.values().sum();
+        // Not added up anew: there may be as many as buckets, and each of them is noted in a pass.
+        let all = state.status.waiting + waiting - before.unwrap_or(0);
         state.status.waiting = all;
         Metrics::beside(state).tell(|metrics| metrics.waiting(all));
     }
@@ -220,6 +221,7 @@ mod tests {
     use tracing::span;
 
     use super::*;
+    use crate::event::{BucketId, BucketKey};
 
     /// Looks at the status whenever it is told something, and panics then.
     struct Looks(Arc<SharedStatus>);
@@ -283,6 +285,29 @@ mod tests {
         status.nothing_waits(at(11));
         status.wait_in(&outbox, 0);
         status.ended();
+    }
+
+    #[test]
+    fn what_waits_is_the_sum_over_very_many_outboxes() {
+        const MANY: u16 = 30_000;
+        let status = SharedStatus::new();
+        let queue: crate::event::QueueName = "orders".parse().unwrap();
+        let outboxes: Vec<_> = (0..MANY)
+            .map(|bucket| Outbox::Bucket(BucketKey::new(queue.clone(), BucketId(bucket))))
+            .collect();
+        for (outbox, waiting) in outboxes.iter().zip(1..) {
+            status.wait_in(outbox, waiting);
+        }
+        let many = u64::from(MANY);
+        assert_eq!(status.status().waiting, many * (many + 1) / 2);
+        for outbox in &outboxes {
+            status.wait_in(outbox, 2);
+        }
+        assert_eq!(status.status().waiting, 2 * many);
+        for outbox in &outboxes[1..] {
+            status.wait_in(outbox, 0);
+        }
+        assert_eq!(status.status().waiting, 2);
     }
 
     #[test]

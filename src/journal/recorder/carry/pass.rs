@@ -19,7 +19,8 @@ use crate::journal::contract::{Batch, Journal};
 use crate::journal::recorder::changed::ChangedOutboxes;
 use crate::journal::recorder::size::bytes_of;
 use crate::journal::recorder::status::SharedStatus;
-use crate::journal::recorder::{RecorderOptions, Setup, answered};
+use crate::journal::recorder::{RecorderOptions, Setup};
+use crate::outage::Outage;
 use crate::panics;
 use crate::store::{OUTBOX_BATCH_MAX, Outbox, OutboxPage, Store};
 use crate::time::Timestamp;
@@ -37,7 +38,7 @@ const ROUNDS: usize = 4;
 const LOOKS: usize = 16 * OUTBOXES;
 /// How many records go into the first load, and how many at least into any.
 const FIRST: usize = 1_000;
-const LEAST: usize = 64;
+pub(super) const LEAST: usize = 64;
 /// About how many bytes of records go into one load.
 const BYTES: usize = 16 << 20;
 /// Within this long it looks into every outbox when another node is gone: not at once, since every
@@ -47,19 +48,19 @@ const LOOK_WITHIN: Duration = Duration::from_secs(1);
 const RETRY_MIN: Duration = Duration::from_millis(50);
 
 /// What went wrong on the way.
-enum Trouble {
+pub(super) enum Trouble {
     Journal(Error),
     Store(Error),
 }
 
 /// The task that carries.
-pub(super) struct Carrier {
+pub(in crate::journal::recorder) struct Carrier {
     store: Arc<dyn Store>,
-    journal: Arc<dyn Journal>,
+    pub(super) journal: Arc<dyn Journal>,
     name: String,
     member_lost: Arc<Notify>,
-    options: RecorderOptions,
-    status: Arc<SharedStatus>,
+    pub(super) options: RecorderOptions,
+    pub(super) status: Arc<SharedStatus>,
     changed: Arc<ChangedOutboxes>,
     /// The outboxes that may have something, and the number to read from; above 0 where it is known
     /// that there is more.
@@ -69,26 +70,30 @@ pub(super) struct Carrier {
     look_at: Instant,
     look_every: Duration,
     progress: Mutex<Progress>,
+    /// Outboxes whose records the journal refuses.
+    pub(super) refusals: Outage<Outbox>,
 }
 
 /// What loads that are under way at the same time have in common.
-struct Progress {
+pub(super) struct Progress {
     /// Of each outbox the last number that is in the journal, or was gone when it was first seen.
     known: BTreeMap<Outbox, u64>,
     /// How many records go into one load.
-    share: usize,
+    pub(super) share: usize,
+    /// Whether the journal has taken in anything in this pass.
+    pub(super) has_loaded: bool,
     /// When the oldest record finished that this pass has read.
     oldest_us: u64,
-    /// Outboxes that could not be read or trimmed. They are tried again by themselves, so that no
+    /// Outboxes that could not be read, loaded or trimmed. They are tried again by themselves, so that no
     /// other one waits for them.
     failing: BTreeSet<Outbox>,
 }
 
 /// Some outboxes, and for each the number to read from.
-type Outboxes = Vec<(Outbox, u64)>;
+pub(super) type Outboxes = Vec<(Outbox, u64)>;
 
 impl Carrier {
-    pub(super) fn new(
+    pub(in crate::journal::recorder) fn new(
         setup: Setup,
         status: Arc<SharedStatus>,
         changed: Arc<ChangedOutboxes>,
@@ -109,14 +114,16 @@ impl Carrier {
             progress: Mutex::new(Progress {
                 known: BTreeMap::new(),
                 share: FIRST,
+                has_loaded: false,
                 oldest_us: u64::MAX,
                 failing: BTreeSet::new(),
             }),
+            refusals: Outage::of("records of an outbox for the journal"),
         }
     }
 
     /// Carries until it is told to stop, and then once more what is left.
-    pub(super) async fn run(mut self, stop: CancellationToken) {
+    pub(in crate::journal::recorder) async fn run(mut self, stop: CancellationToken) {
         let (mut failures, mut failures_of_some) = (0, 0);
         let mut retry_at = Instant::now();
         let mut was_told = false;
@@ -213,7 +220,9 @@ impl Carrier {
         let this = &*self;
         let carry = |some: Outboxes| async move {
             // What may panic is a log subscriber or a metrics recorder.
-            let carried = AssertUnwindSafe(this.carry(&some)).catch_unwind().await;
+            let carried = AssertUnwindSafe(this.carry_some(&some))
+                .catch_unwind()
+                .await;
             let panicked = |panic| {
                 let error = Error::new(ErrorKind::Unknown, panics::message(panic));
                 Err(Trouble::Store(error))
@@ -261,7 +270,7 @@ impl Carrier {
     /// that it has to look into.
     fn take_next(&mut self, retries: bool) -> (Outboxes, Outboxes) {
         let mut progress = self.progress.lock();
-        progress.oldest_us = u64::MAX;
+        (progress.oldest_us, progress.has_loaded) = (u64::MAX, false);
         if retries {
             self.unlooked.extend(std::mem::take(&mut progress.failing));
         }
@@ -289,7 +298,7 @@ impl Carrier {
 
     /// Reads some outboxes, loads what they have at once, and trims it; returns which of them have
     /// more.
-    async fn carry(&self, outboxes: &[(Outbox, u64)]) -> Result<Outboxes, Trouble> {
+    pub(super) async fn carry(&self, outboxes: &[(Outbox, u64)]) -> Result<Outboxes, Trouble> {
         let share = (self.progress().share / outboxes.len()).max(1);
         let pages = self.read(outboxes, share).await;
         let (mut batches, mut trims) = (Vec::new(), Vec::new());
@@ -347,23 +356,10 @@ impl Carrier {
         join_all(outboxes.iter().map(read)).await
     }
 
-    /// Takes note that an outbox could not be read or trimmed.
-    fn fails(&self, outbox: Outbox, error: &Error) {
+    /// Takes note that an outbox could not be read, loaded or trimmed.
+    pub(super) fn fails(&self, outbox: Outbox, error: &Error) {
         self.progress().failing.insert(outbox);
         panics::reported(|| self.status.store_failed(error));
-    }
-
-    async fn load(&self, batches: Vec<Batch>, many: usize) -> Result<()> {
-        let load = async { self.journal.load(batches).await };
-        let loaded = answered(self.options.patience, load).await;
-        match &loaded {
-            Ok(()) => self.status.recorded(many as u64, self.now()),
-            Err(_) => {
-                let mut progress = self.progress();
-                progress.share = (progress.share / 2).max(LEAST); // it may be too much for it
-            }
-        }
-        loaded
     }
 
     /// Takes note of what an outbox holds, and of what it has let go.
@@ -390,11 +386,11 @@ impl Carrier {
         self.status.lags(Duration::from_micros(lag_us));
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock()
     }
 
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.store.now_us() / 1_000)
     }
 }
