@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::event::{BucketId, BucketKey};
+use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::prelude::*;
-use duly::store::operation::StoreOp;
+use duly::records::NodeId;
+use duly::store::operation::{AttemptOutcome, Fetch, NewEvent, Settlement, StartMark, StoreOp};
 use duly::store::{RedisOptions, RedisStore, Store};
 use duly::testing::ManualClock;
-use duly::time::Timestamp;
+use duly::time::{Timestamp, When};
 use duly::{QueueName, Unique};
 
 use crate::kit::{Kept, QUEUE, foreign, names, seeded, stop};
@@ -150,6 +151,69 @@ async fn what_has_ended_leaves_no_keys_but_the_buckets_own() {
     assert!(buckets.len() <= 4, "{buckets:?}");
     assert!(others.is_empty(), "{others:?}");
     stop(bus).await;
+}
+
+/// What says which ids are too old and which record is next stays, and the outbox, which is empty; not the
+/// tombstones, nor any of the nodes that were there.
+#[tokio::test]
+async fn of_a_name_that_is_idle_for_days_two_keys_are_left() {
+    let [_, _, kept] = Kept::each();
+    let began = Timestamp::from_millis(1_767_225_600_000);
+    let clock = Arc::new(ManualClock::at(began));
+    let options = RedisOptions::new().clock(Arc::clone(&clock) as _);
+    let store = RedisStore::open_with(url(&kept), options).await.unwrap();
+    let queue = QueueName::new(QUEUE).unwrap();
+    let bucket = BucketKey::new(queue.clone(), BucketId(0));
+    for node in 1..40 {
+        let id = EventId::from_parts(began, BucketId(0), node);
+        let event = NewEvent {
+            envelope: Arc::new(Envelope::new(id, queue.clone(), Payload::default())),
+            when: When::Now,
+            on_taken: Unique::Keep,
+        };
+        store
+            .apply(&bucket, StoreOp::Push(vec![event]))
+            .await
+            .unwrap();
+        let fetch = Fetch {
+            node: NodeId(node),
+            request: 1,
+            limit: 1,
+            ahead: Duration::ZERO,
+            ahead_limit: 0,
+            hold: Some(TTR),
+            starts: usize::MAX,
+        };
+        store.apply(&bucket, StoreOp::Fetch(fetch)).await.unwrap();
+        let ack = Settlement {
+            id,
+            request: 1,
+            verdict: AttemptOutcome::Ack,
+            started_us: 1,
+            fetched_us: 1,
+        };
+        let settle = StoreOp::Settle {
+            node: NodeId(node),
+            settlements: vec![ack],
+            started: StartMark::default(),
+        };
+        store.apply(&bucket, settle).await.unwrap();
+    }
+    let outbox = &store.outboxes().await.unwrap()[0];
+    let page = store.read_outbox(outbox, 0, 100).await.unwrap();
+    assert_eq!(page.records.len(), 39);
+    store.trim_outbox(outbox, page.last).await.unwrap();
+    clock.advance(Duration::from_secs(2 * 86_400));
+    for _ in 0..40 {
+        let (silent, limit) = (Vec::new(), 100);
+        let reap = StoreOp::Reap { silent, limit };
+        store.apply(&bucket, reap).await.unwrap();
+    }
+    let left = keys(&kept).await.into_iter();
+    let left: Vec<_> = left.filter(|key| !key.contains("{hub}")).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    let are_own = left[0].ends_with(":meta") && left[1].ends_with(":outbox");
+    assert!(are_own, "{left:?}");
 }
 
 /// As a journal does, each outbox is read, and trimmed.

@@ -22,6 +22,7 @@ mod repeats;
 mod scripts;
 mod starts;
 mod torn;
+mod unheard;
 mod upgrade;
 mod waking;
 mod wrong;

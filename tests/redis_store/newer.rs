@@ -16,7 +16,7 @@ use crate::redis_store::kit::{Bare, ID, NODE, fresh, hex, until};
 use crate::servers::{Redis, shared};
 
 /// Puts a body into a form that only a newer duly reads, or back.
-fn change_form(server: &Redis, prefix: &str, id: EventId, first: u8, second: u8) {
+pub(crate) fn change_form(server: &Redis, prefix: &str, id: EventId, first: u8, second: u8) {
     let script = format!(
         "{ID} local body = redis.call('HGET', KEYS[1], id) \
          local head = string.char(ARGV[2] * 16 + body:byte() % 16, tonumber(ARGV[3])) \
@@ -29,7 +29,7 @@ fn change_form(server: &Redis, prefix: &str, id: EventId, first: u8, second: u8)
 }
 
 /// The second byte of a body.
-fn second_byte(server: &Redis, prefix: &str, id: EventId) -> u8 {
+pub(crate) fn second_byte(server: &Redis, prefix: &str, id: EventId) -> u8 {
     let script = format!("{ID} return redis.call('HGET', KEYS[1], id):byte(2)");
     let key = format!("{prefix}:{{letters:0}}:body");
     let said = server.cli(&["EVAL", &script, "1", &key, &hex(id)]);

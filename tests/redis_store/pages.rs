@@ -5,6 +5,7 @@ mod leaving;
 mod orders;
 mod peeked;
 mod scheduled;
+mod sizes;
 mod swept;
 
 use std::sync::Arc;

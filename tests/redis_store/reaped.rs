@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use duly::ErrorKind;
 use duly::event::UNIQUE_HEADER;
 use duly::records::NodeId;
 use duly::store::RedisOptions;
-use duly::store::operation::{BATCH_MAX, Fetch, StoreOp};
+use duly::store::operation::{BATCH_MAX, Fetch, Holding, StartMark, StoreOp};
 use duly::testing::ManualClock;
 use duly::time::When;
 
@@ -116,5 +117,56 @@ async fn a_reap_that_takes_many_leases_back_does_nothing_else() {
         let reaped = bare.typed(StoreOp::reap(Vec::new(), BATCH_MAX)).await;
         assert_eq!(reaped.expect("a reap").ready, taken);
         assert_eq!(server.cli(&["ZCARD", &key]), left.to_string());
+    }
+}
+
+/// Its machine was stopped, its clocks as well. It fetches before its heartbeat, or after it, and learns from
+/// the first reply that its leases are others'; one whose record is gone only from what the store knows of it.
+#[tokio::test]
+async fn a_node_that_was_reaped_learns_of_it_also_when_it_was_forgotten() {
+    const OTHER: NodeId = NodeId(8);
+    let server = Redis::plain();
+    for is_forgotten in [false, true] {
+        for fetches_first in [false, true] {
+            let clock = Arc::new(ManualClock::new());
+            let options = RedisOptions::new().clock(clock.clone());
+            let bare = Bare::open_with(&fresh(&server.url()).0, options).await;
+            let push = async || {
+                let event = bare.plain(bare.new_id(), When::Now);
+                let pushed = bare.apply(StoreOp::Push(vec![event])).await;
+                pushed.expect("a push");
+            };
+            push().await;
+            let held = bare.fetch(1, 1).await.expect("a fetch");
+            let reap = async |silent| bare.typed(StoreOp::reap(silent, 9)).await.expect("a reap");
+            let holders = reap(Vec::new()).await.holders;
+            assert_eq!(reap(holders).await.ready, 1);
+            let taken = bare.typed(StoreOp::fetch(fetch(OTHER, 1, None))).await;
+            let taken = taken.expect("a fetch").deliveries;
+            assert_eq!([taken[0].id], *held, "it runs elsewhere");
+            if is_forgotten {
+                clock.advance(Duration::from_hours(48));
+                reap(Vec::new()).await;
+            }
+            let beats = async || {
+                let holds = Holding { leases: 1, last: 1 };
+                let beat = StoreOp::heartbeat(NODE, holds, StartMark::default());
+                bare.typed(beat).await.expect("a heartbeat").stands
+            };
+            if !fetches_first {
+                assert!(!beats().await, "forgotten: {is_forgotten}");
+            }
+            push().await;
+            let again = Fetch {
+                request: 2,
+                ..fetch(NODE, 9, None)
+            };
+            match bare.typed(StoreOp::fetch(again)).await {
+                Ok(fetched) => assert_eq!((is_forgotten, fetched.holding.last), (true, 0)),
+                Err(error) => {
+                    assert_eq!((is_forgotten, error.kind()), (false, ErrorKind::LeaseLost));
+                }
+            }
+        }
     }
 }

@@ -9,14 +9,14 @@ use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::prelude::*;
 use duly::records::NodeId;
 use duly::store::operation::{NewEvent, StoreOp};
-use duly::store::{MemberInfo, RedisStore, Setting, Store};
+use duly::store::{MemberInfo, RedisOptions, RedisStore, Setting, Store};
 use duly::time::{Timestamp, When};
 use duly::{QueueName, Unique};
 use futures_util::future::join_all;
 use futures_util::poll;
 use tokio::task::yield_now;
 
-use crate::redis_store::kit::{Read, fresh, push_to, pusher, stop, until};
+use crate::redis_store::kit::{Bare, Read, fresh, push_to, pusher, stop, until};
 use crate::servers::Redis;
 
 const PARTS: [&str; 4] = ["registered", "registry", "members", "control"];
@@ -295,4 +295,21 @@ async fn a_member_without_a_host_is_read_and_one_that_leaves_takes_its_host_alon
 fn lua_text(text: &str) -> String {
     let bytes = text.bytes().map(|byte| format!("\\{byte:03}"));
     format!("'{}'", bytes.collect::<String>())
+}
+
+/// The machine may be too busy for one or another of them.
+#[tokio::test]
+async fn a_push_that_is_never_repeated_registers_its_bucket() {
+    let server = Redis::plain();
+    let mut refused = 0;
+    for _ in 0..20 {
+        let (url, _) = fresh(&server.url());
+        let options = RedisOptions::new().retry_for(Duration::ZERO);
+        let bare = Bare::open_with(&url, options).await;
+        match bare.push(bare.new_id(), When::Now).await {
+            Ok(_) => return,
+            Err(_) => refused += 1,
+        }
+    }
+    panic!("all of {refused} were refused");
 }

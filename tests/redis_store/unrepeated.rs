@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use duly::event::{State, UNIQUE_HEADER};
+use duly::event::{Envelope, State, UNIQUE_HEADER};
 use duly::records::NodeId;
 use duly::store::Store;
 use duly::store::operation::{Fetch, PushOutcome, Reply, StoreOp};
@@ -99,6 +99,73 @@ async fn a_unique_key_stays_reserved_whoever_pushes_it_before_the_settle_is_repe
 #[tokio::test]
 async fn a_unique_key_stays_reserved_by_one_that_was_done_and_would_have_expired() {
     stays_reserved(Between::Expiry).await;
+}
+
+/// Nobody repeats the settle: its event was done when it was, and not when somebody pushes the key.
+#[tokio::test]
+async fn a_unique_key_that_a_settle_has_left_is_reserved_from_its_end_on() {
+    let server = Redis::plain();
+    drop(Bare::open(&fresh(&server.url()).0).await); // it removes libraries of others
+    load(&server);
+    let mut done = 0;
+    for writes in 0..14 {
+        let bare = Bare::open(&fresh(&server.url()).0).await;
+        let one = |envelope: &mut Envelope| {
+            envelope.unique = Some("one a millisecond".to_owned());
+            let short = (UNIQUE_HEADER.to_owned(), "1".to_owned());
+            envelope.headers.push(short);
+        };
+        let id = bare.push_with(one).await;
+        assert_eq!(bare.fetch(1, 1).await.expect("a fetch"), [id]);
+        fail_after(&server, writes);
+        let _ = bare.ack(1, &[id]).await; // it may have failed
+        has_failed(&server);
+        let over_us = bare.store.now_us() + 3_000;
+        until("the time is over", async || bare.store.now_us() > over_us).await;
+        let is_done = bare.state(id).await == State::Done;
+        let mut other = bare.plain(bare.new_id(), When::Now);
+        one(std::sync::Arc::make_mut(&mut other.envelope));
+        let pushed = bare.typed(StoreOp::push(vec![other])).await;
+        let verdict = pushed.expect("a push").remove(0).verdict;
+        let expected = if is_done {
+            PushOutcome::Accepted
+        } else {
+            PushOutcome::Duplicate(id)
+        };
+        assert_eq!(verdict, expected, "a settle after {writes} writes");
+        done += usize::from(is_done);
+    }
+    assert!(done > 3, "only {done} were done");
+}
+
+/// A call that failed has left it in the delay set as well.
+#[tokio::test]
+async fn an_event_that_is_ready_and_in_the_delay_set_is_leased_once_by_a_fetch() {
+    let server = Redis::plain();
+    drop(Bare::open(&fresh(&server.url()).0).await); // it removes libraries of others
+    load(&server);
+    for writes in 0..5 {
+        let bare = Bare::open(&fresh(&server.url()).0).await;
+        let id = bare.push_with(|_| {}).await;
+        let when = When::After(Duration::from_secs(9));
+        fail_after(&server, writes);
+        let _ = bare.apply(StoreOp::Reschedule { id, when }).await; // it may have failed
+        has_failed(&server);
+        let fetch = StoreOp::fetch(Fetch {
+            node: NODE,
+            request: 1,
+            limit: 5,
+            ahead: Duration::from_secs(60),
+            ahead_limit: 5,
+            hold: None,
+            starts: usize::MAX,
+        });
+        let fetched = bare.typed(fetch).await.expect("a fetch").deliveries;
+        assert_eq!(fetched.len(), 1, "after {writes} writes");
+        let stats = bare.typed(StoreOp::stats()).await.expect("counts");
+        let counts = (stats.scheduled, stats.ready, stats.leased);
+        assert_eq!(counts, (0, 0, 1), "after {writes} writes");
+    }
 }
 
 /// A key of a wrong type fails a drop before it writes anything, whatever a settle has left.

@@ -324,7 +324,10 @@ impl<'a> Check<'a> {
         let place = (structure, cursor, most);
         let terms = self.shared.terms(&self.bucket);
         let call = op::check::call(&terms, place, self.task.repairs, again);
-        let mut parts = self.shared.call(&self.shared.links.work, &call).await?;
+        let mut parts = self
+            .shared
+            .call(&self.bucket, &self.shared.links.work, &call)
+            .await?;
         let reply = CheckReply::read(&mut parts)?;
         self.shared.learn(&terms, reply.now);
         self.task.add_looked(reply.looked);

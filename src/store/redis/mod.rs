@@ -4,6 +4,7 @@
 //! trip. Its semantics are those of the engine.
 
 mod check;
+mod durability;
 pub(crate) mod hub;
 pub(crate) mod link;
 pub(crate) mod op;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use self::durability::ServerDurability;
 use self::hub::{registry, settings};
 use self::link::reads::read;
 use self::link::script::Script;
@@ -83,7 +85,8 @@ use crate::time::SystemClock;
 ///   [`Full`](crate::ErrorKind::Full), as [`OutboxLimit`] says.
 /// - **Bytes are damaged**: they are never delivered. The event becomes a dead letter that says so.
 ///
-/// A server is as durable as its configuration: [`durability`](Store::durability) returns
+/// A server is as durable as its configuration, which is read at the start, after each reconnection
+/// and each minute: [`durability`](Store::durability) returns
 /// [`Memory`](Durability::Memory) without an append-only file, [`OsCache`](Durability::OsCache)
 /// with one that is synced each second, [`Disk`](Durability::Disk) with `appendfsync always`. A
 /// replica that takes over may lack the last pushes; for a push that must not be lost, request
@@ -104,6 +107,7 @@ pub struct RedisStore {
     shared: Arc<Shared>,
     pushes: Arc<Pushes>,
     found: ServerFacts,
+    durability: Arc<ServerDurability>,
 }
 
 impl RedisStore {
@@ -126,8 +130,8 @@ impl RedisStore {
     /// what would be right.
     ///
     /// Where sentinels name a master that cannot be used, a failover may be under way: then opening
-    /// retries for 10 seconds before it fails. It waits for up to five minutes for a server that is
-    /// still loading its data, and says so in the log.
+    /// retries for 10 seconds before it fails, and for 30 where a cluster does not serve every slot. It
+    /// waits for up to five minutes for a server that is still loading its data, and says so in the log.
     ///
     /// # Panics
     ///
@@ -154,7 +158,9 @@ impl RedisStore {
         }
         let shared = Arc::new(shared);
         doubted::watch(&shared, to_call);
+        let durability = ServerDurability::watch(&shared, &found);
         Ok(Self {
+            durability,
             shared,
             pushes: Arc::default(),
             found,
@@ -184,7 +190,7 @@ impl Store for RedisStore {
     }
 
     fn durability(&self) -> Durability {
-        self.found.durability
+        self.durability.get()
     }
 
     fn check_bucket(&self, bucket: &BucketKey, task: CheckTask) -> StoreFuture<Vec<Damage>> {
@@ -206,10 +212,17 @@ impl Store for RedisStore {
         events: Vec<NewEvent>,
         wanted: Durability,
     ) -> StoreFuture<Response> {
-        if wanted <= self.found.durability {
+        let offered = self.durability.get();
+        // Until it is read again after a connection was made, the servers are asked.
+        let is_sure = !self.found.waits_for_disk || self.durability.is_certain(&self.shared);
+        if wanted <= offered && (wanted < Durability::Disk || is_sure) {
             return self.apply(bucket, StoreOp::Push(events));
         }
-        let (shared, found) = (Arc::clone(&self.shared), self.found.clone());
+        let shared = Arc::clone(&self.shared);
+        let found = ServerFacts {
+            durability: offered,
+            ..self.found.clone()
+        };
         let bucket = bucket.clone();
         StoreFuture::new(
             async move { confirmed::push(&shared, &found, &bucket, events, wanted).await },

@@ -53,6 +53,9 @@ pub fn scripts() -> impl Iterator<Item = &'static Script> {
     op::scripts().chain(hub::scripts())
 }
 
+/// How often a server is asked for its settings at a start before it counts as one that does not say.
+const SETTINGS_TRIES: usize = 3;
+
 /// Checks the servers of `link`.
 ///
 /// # Errors
@@ -76,7 +79,26 @@ pub(super) async fn check(
         }
     };
     let servers = preflight::check(link, target, needs).await?;
-    let durability = durability(link, &servers.infos).await;
+    // A proxy may end a connection for a call that it does not pass on; once, any connection may end.
+    let mut said = durability(link, &servers.infos, true).await;
+    for _ in 1..SETTINGS_TRIES {
+        if said.is_err() {
+            said = durability(link, &servers.infos, true).await;
+        }
+    }
+    let (durability, says_settings) = match said {
+        Ok(durability) => (durability, true),
+        Err(error) => {
+            panics::reported(|| {
+                tracing::warn!(
+                    %error,
+                    "{target} does not say how often its append-only file is synced: once a second is \
+                     assumed, and receipts say so"
+                );
+            });
+            (Durability::OsCache, false)
+        }
+    };
     if durability == Durability::Memory {
         panics::reported(|| {
             tracing::warn!(
@@ -88,24 +110,38 @@ pub(super) async fn check(
     Ok(ServerFacts {
         version: servers.version,
         durability,
+        says_settings,
         waits_for_disk: has_waitaof(servers.version) && durability != Durability::Memory,
         offset_us: offset(link, target, clock).await?,
         allows_functions: servers.has_optional,
     })
 }
 
-async fn durability(link: &ManagedConnection, infos: &[Info]) -> Durability {
+/// Returns the durability that the weakest server offers.
+///
+/// # Errors
+///
+/// If the servers do not answer, where they are asked. What they do not say is assumed.
+pub(super) async fn durability(
+    link: &ManagedConnection,
+    infos: &[Info],
+    says_settings: bool,
+) -> Result<Durability> {
     if !infos.iter().all(|info| info.has_aof) {
-        return Durability::Memory;
+        return Ok(Durability::Memory);
+    }
+    if !says_settings {
+        return Ok(Durability::OsCache);
     }
     let mut question = redis::cmd("CONFIG");
     question.arg("GET").arg("appendfsync");
     match link.send_everywhere(&question).await {
-        Ok(replies) if replies.iter().all(is_always) => Durability::Disk,
-        Ok(_) => Durability::OsCache,
+        Ok(replies) if replies.iter().all(is_always) => Ok(Durability::Disk),
+        Ok(_) => Ok(Durability::OsCache),
+        Err(error) if fault::is_silent(&error) => Err(error),
         Err(error) => {
             panics::reported(|| tracing::debug!("appendfsync assumed to be everysec: {error}"));
-            Durability::OsCache
+            Ok(Durability::OsCache)
         }
     }
 }

@@ -13,7 +13,7 @@ use super::acts::{ACTS, Act, all};
 use super::{AHEAD, Case, fetch, load, shape};
 use crate::redis_store::faulty::{fail_after, has_failed};
 use crate::redis_store::kit::{Bare, ID, fresh, hex, until};
-use crate::servers::Redis;
+use crate::servers::{Redis, shared};
 
 /// Of so many writes each may fail, and of as many cases of an act and a shape.
 const WRITES: usize = 14;
@@ -93,7 +93,9 @@ fn fetched(reply: &Reply) -> BTreeSet<EventId> {
     let Reply::Fetched(fetched) = reply else {
         return BTreeSet::new();
     };
-    fetched.deliveries.iter().map(|it| it.id).collect()
+    let ids: BTreeSet<_> = fetched.deliveries.iter().map(|it| it.id).collect();
+    assert_eq!(ids.len(), fetched.deliveries.len(), "one is there twice");
+    ids
 }
 
 /// Two scripts fail, and both are repeated, the second one first.
@@ -174,7 +176,7 @@ async fn page_beside_leftovers(server: &Redis, cancel: usize) -> (Case, String) 
     let (url, prefix) = fresh(&server.url());
     let (mut case, _) = Case::prepared(&url, shape(Own::Nothing, Dues::Now), Act::Push).await;
     let run = case.bare.new_run(64);
-    let due_us = case.bare.store.now_us() + 50_000;
+    let due_us = case.bare.store.now_us() + 500_000; // what is due already waits elsewhere
     let due = When::At(Timestamp::from_micros_up(due_us));
     case.events = run.iter().map(|id| case.bare.plain(*id, due)).collect();
     let push = StoreOp::Push(case.events.clone());
@@ -233,4 +235,23 @@ async fn a_page_that_is_opened_loses_no_event_to_what_calls_that_failed_have_lef
         let all: BTreeSet<_> = run[..63].iter().copied().collect();
         assert!(leased.is_superset(&all), "{what}: {leased:?}");
     }
+}
+
+/// Of a push that failed, and was repeated in other groups and for another time.
+#[tokio::test]
+async fn a_member_that_a_push_has_left_moves_no_part_within_it() {
+    let (url, prefix) = fresh(&shared().url());
+    let bare = Bare::open(&url).await;
+    let run = bare.new_run(30);
+    let event = |id| bare.plain(id, When::After(AHEAD));
+    let events = run.iter().copied().map(event).collect();
+    bare.apply(StoreOp::Push(events)).await.expect("a push");
+    let delay = format!("{prefix}:{{letters:0}}:delay");
+    let left = format!("{ID} return redis.call('ZADD', KEYS[1], 1, id .. string.char(64))");
+    let added = shared().cli(&["EVAL", &left, "1", &delay, &hex(run[0])]);
+    assert_eq!(added.trim(), "1");
+    let moved = bare.typed(StoreOp::move_due(100, false)).await;
+    assert_eq!(moved.expect("a move").moved, 0);
+    let stats = bare.typed(StoreOp::stats()).await.expect("counts");
+    assert_eq!((stats.scheduled, stats.ready), (30, 0));
 }

@@ -3,6 +3,7 @@
 pub(in crate::store::redis) mod eviction_watch;
 pub(crate) mod members;
 pub(crate) mod notifications;
+pub(in crate::store::redis) mod origin;
 pub(crate) mod registry;
 pub(crate) mod settings;
 pub(in crate::store::redis) mod shared_keys;

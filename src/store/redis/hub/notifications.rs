@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use redis::PushInfo;
+use tokio::sync::watch;
 
 use crate::event::BucketKey;
+use crate::store::redis::hub::origin::Origin;
 use crate::store::redis::link::options::ConnectionOptions;
 use crate::store::redis::link::subscription::{self, Receiver, Subscription};
 use crate::store::redis::link::url::Target;
@@ -34,22 +36,24 @@ pub(in crate::store::redis) struct Notifications {
 impl Notifications {
     /// Subscribes to the buckets that are [added](Self::add), as [`Subscription::open`] does.
     ///
-    /// `origin` identifies the messages that this process's own calls cause.
+    /// `origin` identifies the messages that this process's own calls cause, and `replaced` counts
+    /// the connections that carry calls.
     pub(in crate::store::redis) fn open(
         target: &Target,
         options: &ConnectionOptions,
         prefix: &str,
-        origin: &str,
+        origin: &Origin,
+        replaced: watch::Receiver<u64>,
         callbacks: NotificationCallbacks,
     ) -> Self {
         let messages = Messages {
-            origin: origin.as_bytes().to_vec(),
+            origin: origin.clone(),
             callbacks,
         };
         let options = options.clone().named("duly-news");
         Self {
             prefix: prefix.to_owned(),
-            subscription: Subscription::open(target, &options, Box::new(messages)),
+            subscription: Subscription::open(target, &options, replaced, Box::new(messages)),
         }
     }
 
@@ -82,7 +86,7 @@ fn channel(prefix: &str, bucket: &BucketKey) -> Vec<u8> {
 /// A decoder of messages: one has the origin that caused it, after a `!` if it calls for help.
 struct Messages {
     /// The origin of this process, whose messages are ignored.
-    origin: Vec<u8>,
+    origin: Origin,
     callbacks: NotificationCallbacks,
 }
 
@@ -92,7 +96,7 @@ impl Receiver<BucketKey> for Messages {
             Some(caller) => (caller, &self.callbacks.called),
             None => (text, &self.callbacks.earlier),
         };
-        if origin != self.origin {
+        if !self.origin.is(origin) {
             callback(bucket);
         }
     }
@@ -116,7 +120,7 @@ pub fn callbacks_of(prefix: &str, bucket: &BucketKey, push: &PushInfo) -> usize 
         })
     };
     let messages = Messages {
-        origin: b"me".to_vec(),
+        origin: Origin::of("me"),
         callbacks: NotificationCallbacks {
             earlier: counts(),
             called: counts(),

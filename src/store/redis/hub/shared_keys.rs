@@ -66,7 +66,11 @@ impl SharedKeys {
         let keys = script.parts().iter().map(|part| self.key(part));
         let mut command = script.call(false, keys);
         arguments.add_to(&mut command);
-        Call { script, command }
+        Call {
+            script,
+            command,
+            has_records: false,
+        }
     }
 
     /// Runs a script.

@@ -14,6 +14,10 @@ use crate::panics;
 /// program that is started meanwhile need not fail.
 const FAILOVER_MAX: Duration = Duration::from_secs(10);
 
+/// How long it waits for a cluster that is down: a replica takes over only after the master was away
+/// for `cluster-node-timeout`, 15 seconds unless it is set.
+const CLUSTER_MAX: Duration = Duration::from_secs(30);
+
 /// How long opening waits for a server that loads its data, which takes some seconds for each GiB.
 const LOADING_MAX: Duration = Duration::from_secs(300);
 
@@ -58,6 +62,10 @@ where
 async fn patience(target: &Target, error: &Error) -> (Duration, &'static str) {
     if fault::is_of_loading(error) {
         return (LOADING_MAX, "the server is still loading its data");
+    }
+    if fault::is_of_a_cluster_down(error) {
+        let why = "the cluster does not serve every slot, and a failover may be under way";
+        return (CLUSTER_MAX, why);
     }
     let may_pass = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Unknown);
     if may_pass && topology::sentinels_name_a_master(target).await {

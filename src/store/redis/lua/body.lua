@@ -72,10 +72,11 @@ local function key_entry(key, id)
   return pack(">I2", #key) .. key .. id
 end
 
+-- Returns key and unique key of a body that this version reads, and behind them the expiry and lateness.
 local function keys_of(body)
   if body and not is_newer(body) and has_extras(body) then
-    local _, _, _, _, key, unique = extras_of(body)
-    return key, unique
+    local _, expires, late, late_us, key, unique = extras_of(body)
+    return key, unique, expires, late, late_us
   end
 end
 

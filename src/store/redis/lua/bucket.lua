@@ -6,7 +6,8 @@
 --                  the last number of an entry; tombstones; and four more unless all are 0: the first
 --                  place, from 0, of the gap in the ready list and the place behind it, see
 --                  sweep.lua; how many events have expired, and how many were too late, since the
---                  last move or fetch, which tells of it), record (next number assigned), forgotten
+--                  last move or fetch, which tells of it; and what a call notes that is about to
+--                  change STATE, see `keep_counts`), record (next number assigned), forgotten
 --                  (creation time of the newest forgotten id, ms), ahead (that of those whose time was
 --                  still to come then, once there are any), trimmed (last record in the
 --                  journal), longest (upper bound of body lengths, bytes), doubt (since when the
@@ -53,7 +54,7 @@ local now, now_ms, record, longest
 local last_now, leased, surplus, entry, past
 -- The number, encoded, of this call's entries in the ready list. An event that leaves the list
 -- leaves its entry behind, so that nothing has to be searched; the number identifies its current
--- entry, as no call inserts an event twice.
+-- entry, as no call inserts an event twice. A call has another one from each note on, see `keep_counts`.
 local number
 local differs_since -- since when the server's clock is not believed
 
@@ -64,11 +65,19 @@ local CHUNK = 4000 -- arguments of one command; Lua can unpack some 7,990
 -- step of a script. One that adds entries to the ready list does so before that, too: no call after
 -- it may use their number again, also if it fails midway. Where the bucket has none, only a script that
 -- `adds` writes them: what reads leaves nothing behind in a bucket that does not exist.
-local function keep_counts(adds)
+--
+-- Before a call adds `longer` entries and then changes by `by` how many events are ready, with one
+-- `HSET` of STATE, it notes behind all counts how many are ready then, `by`, and one of these fields:
+-- if it fails, the next call sees by that field whether it came so far, see state.lua. Builds that
+-- know of no notes read what is in front.
+local function keep_counts(adds, by, longer, field)
   if meta[1] or adds or leased > 0 then
     local counts = pack(COUNTS, now, leased, surplus, entry + 1, past)
-    if meta.gap_to + meta.expired + meta.late > 0 then
+    if by or meta.gap_to + meta.expired + meta.late > 0 then
       counts = counts .. pack(MORE, meta.gap_from, meta.gap_to, meta.expired, meta.late)
+    end
+    if by then
+      counts = counts .. pack(">di4", call("LLEN", READY) + longer - surplus, by) .. field
     end
     call("HSET", META, "counts", counts)
     local since = differs_since and string.format("%.0f", differs_since)
@@ -77,6 +86,10 @@ local function keep_counts(adds)
     elseif meta[6] and not differs_since then
       call("HDEL", META, "doubt")
     end
+  end
+  if by then -- by this number alone it would seem that a page has changed which is to change once more
+    entry = entry + 1
+    number = pack(">I8", entry + 1)
   end
 end
 

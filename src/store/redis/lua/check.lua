@@ -16,14 +16,14 @@ local function tell(kind, id, words)
 end
 
 -- Makes an event that is alone and has a body ready now.
-local function restore(id, body)
+function check.restore(id, body)
   call("ZADD", EXPIRY, "XX", now, id) -- it may expire sooner
   call("RPUSH", READY, id .. number)
   call("HSET", STATE, id, new_ready(u64(now_ms) .. u64(now), sub(body, 5, 12)))
 end
 
 -- Ends an event whose body is gone. The record comes first, as with every end.
-local function drop_lost(id, it, due)
+function check.drop_lost(id, it, due)
   note(id, "\11", "\0", 0, due, ZERO, ZERO .. ZERO, ZERO, nil, "its body was gone", more_of(nil, "duly doctor"))
   write_records()
   finish_noted(id, "c", it, due, nil)
@@ -34,7 +34,7 @@ local function drop_lost(id, it, due)
 end
 
 -- Ends the lease of an event, whatever its request and its node know.
-local function end_its_lease(it)
+function check.end_its_lease(it)
   if node_of(sub(it.token, 1, 8)) then
     end_lease(it.token, it.timed)
   else
@@ -48,16 +48,16 @@ function check.body_of(id, own)
   end
   if tell("no_body", id, "has no body") then
     if own.kind == "L" then
-      end_its_lease(own)
+      check.end_its_lease(own)
     elseif own.kind == "R" then
       surplus = surplus + 1 -- its entry in the list is skipped later
     end
-    drop_lost(id, own, own.due)
+    check.drop_lost(id, own, own.due)
   end
 end
 
 -- Returns whether the lease of an event is known to its request and its node.
-local function is_held(id, own)
+function check.is_held(id, own)
   local batch = own.token
   if not holds_of[batch] then
     holds_of[batch] = node_of(sub(batch, 1, 8)) and call("HGET", HELD, batch) or ""
@@ -81,9 +81,9 @@ function check.lease(id, own)
     end
     deadline = true
   end
-  if not is_held(id, own) and tell("lost_lease", id, "is leased by a request that knows nothing of it") then
+  if not check.is_held(id, own) and tell("lost_lease", id, "is leased by a request that knows nothing of it") then
     take_back(id, own, false)
-    end_its_lease(own)
+    check.end_its_lease(own)
     if deadline then
       deadlines[#deadlines + 1] = id
     end
@@ -114,7 +114,7 @@ function check.own(id, own)
 end
 
 -- Adds what is missing of a part in the delay set.
-local function schedule(member, due)
+function check.schedule(member, due)
   local sizes = {}
   sizes_of(sizes, member, due)
   call("ZADD", DELAY, due, member)
@@ -122,7 +122,7 @@ local function schedule(member, due)
 end
 
 -- Returns what is wrong with a part, how bad that is, and for which of its events.
-local function fault_of(page, part, ids)
+function check.fault_of(page, part, ids)
   local bodies, is_sound = bodies_of(page, part)
   if not is_sound then
     local gone = {}
@@ -139,7 +139,7 @@ end
 function check.part(page, part)
   local ids = ids_in(member_of(page, part))
   looked = looked + #ids
-  local kind, words, damaged = fault_of(page, part, ids)
+  local kind, words, damaged = check.fault_of(page, part, ids)
   if not kind then
     listed[#listed + 1] = part.kind == "R" and sub(member_of(page, part), 1, 16) .. part.number or nil
     return
@@ -151,7 +151,7 @@ function check.part(page, part)
     open_part(page, part)
     for _, id in ipairs(kind == "no_body" and damaged or {}) do
       surplus = surplus + (part.kind == "R" and 1 or 0)
-      drop_lost(id, state_of(id), sub(part.times, 1, 8))
+      check.drop_lost(id, state_of(id), sub(part.times, 1, 8))
     end
     for _, id in ipairs(ids) do
       local own = state_of(id)
@@ -250,7 +250,7 @@ function check.body_of_part(field, body)
     if id and not place_of(id) and call("HEXISTS", STATE, id) == 0 and call("HEXISTS", BODY, id) == 0
       and tell("no_place", id, "is in a page that is gone") then
       call("HSET", BODY, id, its)
-      restore(id, its)
+      check.restore(id, its)
     end
   end
   if tell("leftover", "", "the body of a part that is gone") then
@@ -269,7 +269,7 @@ function check.body(id, body)
     end
   elseif not it and not call("ZSCORE", DELAY, id) then
     if tell("no_place", id, "has a body and is nowhere") then
-      restore(id, body)
+      check.restore(id, body)
     end
   end
   local key, unique = keys_of(body)
@@ -315,7 +315,7 @@ function check.delayed(id, due)
     for i = 1, #sizes, 2 do
       if tonumber(call("ZSCORE", SIZES, sizes[i + 1]) or -1) ~= sizes[i]
         and tell("counts", "", "a part in the delay set is counted wrongly") then
-        schedule(id, tonumber(due))
+        check.schedule(id, tonumber(due))
       end
     end
     return
@@ -327,7 +327,7 @@ function check.delayed(id, due)
       call("ZREM", DELAY, id)
     end
   elseif call("HEXISTS", BODY, id) == 0 and tell("no_body", id, "is in the delay set and has no body") then
-    drop_lost(id, nil, u64(tonumber(due)))
+    check.drop_lost(id, nil, u64(tonumber(due)))
   end
 end
 
@@ -471,16 +471,14 @@ function check.counts()
       for _, part in ipairs((pages[field] or new_page(field, state)).parts) do
         live = live + (part.kind == "R" and part.count or 0)
       end
-    else
-      local it = read_state(state)
-      if it.kind == "L" then
-        local of, node = it.timed and timed or kept, sub(it.token, 1, 8)
-        held, of[node] = held + 1, (of[node] or 0) + 1
-      elseif it.kind == "R" then
-        live = live + 1
-      elseif over and has_ended(state) then
-        over[field] = true
-      end
+    elseif byte(state) == 76 then
+      local node, has_deadline = holder_of(state)
+      local of = has_deadline and timed or kept
+      held, of[node] = held + 1, (of[node] or 0) + 1
+    elseif byte(state) == 82 then
+      live = live + 1
+    elseif over and has_ended(state) then
+      over[field] = true
     end
   end
   local function counted(what, is, should)
@@ -494,7 +492,7 @@ function check.counts()
   end
   local ended = 0
   for _, batch in ipairs(call("LRANGE", PAST, 0, -1)) do -- `most` entries
-    ended = ended + #ids_of_batch(sub(batch, 9))
+    ended = ended + math.floor(math.max(#batch - 8, 0) / 16)
   end
   if counted("tombstones", past, ended) then
     past = ended
@@ -534,7 +532,7 @@ function check.keys()
 end
 
 -- Looks at a page of the fields or members of a structure.
-local function scan(page, look)
+function check.scan(page, look)
   cursor = page[1]
   for i = 1, #page[2], 2 do
     looked = looked + 1
@@ -546,14 +544,14 @@ end
 local STRUCTURES = { "state", "unique", "body", "delay", "sizes", "dead", "lease", "holds", "by_key", "expiry", "held",
   "requests", "nodes" }
 local parts = {
-  state = function() scan(call("HSCAN", STATE, cursor, "COUNT", most), check.state) end,
+  state = function() check.scan(call("HSCAN", STATE, cursor, "COUNT", most), check.state) end,
   body = function()
     most = math.max(1, math.min(most, math.floor(BUDGET / 4 / math.max(longest, 1))))
-    scan(call("HSCAN", BODY, cursor, "COUNT", most), check.body)
+    check.scan(call("HSCAN", BODY, cursor, "COUNT", most), check.body)
   end,
-  delay = function() scan(call("ZSCAN", DELAY, cursor, "COUNT", most), check.delayed) end,
+  delay = function() check.scan(call("ZSCAN", DELAY, cursor, "COUNT", most), check.delayed) end,
   sizes = function()
-    scan(call("ZSCAN", SIZES, cursor, "COUNT", most), function(member, score)
+    check.scan(call("ZSCAN", SIZES, cursor, "COUNT", most), function(member, score)
       local its, sizes, is_own = sub(member, 1, MEMBER_OF_PART), {}, false
       local due = #member == MEMBER_OF_PART + 1 and call("ZSCORE", DELAY, its)
       sizes_of(sizes, its, tonumber(due or 0))
@@ -566,14 +564,14 @@ local parts = {
     end)
   end,
   requests = function()
-    scan(call("ZSCAN", REQUESTS, cursor, "COUNT", most), function(batch)
+    check.scan(call("ZSCAN", REQUESTS, cursor, "COUNT", most), function(batch)
       if call("HEXISTS", HELD, batch) == 0 and tell("stray", "", "a request is known that holds nothing") then
         call("ZREM", REQUESTS, batch)
       end
     end)
   end,
   dead = function()
-    scan(call("ZSCAN", DEAD, cursor, "COUNT", most), function(id)
+    check.scan(call("ZSCAN", DEAD, cursor, "COUNT", most), function(id)
       local it = state_of(id)
       if not (it and it.kind == "D") and tell("stray", id, "is in the dead set and not dead") then
         call("ZREM", DEAD, id)
@@ -581,24 +579,24 @@ local parts = {
     end)
   end,
   lease = function()
-    scan(call("ZSCAN", LEASE, cursor, "COUNT", most), function(id)
+    check.scan(call("ZSCAN", LEASE, cursor, "COUNT", most), function(id)
       local it = state_of(id)
       if not (it and it.timed) and tell("stray", id, "has a deadline and no such lease") then
         call("ZREM", LEASE, id)
       end
     end)
   end,
-  unique = function() scan(call("HSCAN", UNIQUE, cursor, "COUNT", most), check.unique) end,
+  unique = function() check.scan(call("HSCAN", UNIQUE, cursor, "COUNT", most), check.unique) end,
   holds = function()
-    scan(call("ZSCAN", HOLDS, cursor, "COUNT", most), function(unique)
+    check.scan(call("ZSCAN", HOLDS, cursor, "COUNT", most), function(unique)
       if #(call("HGET", UNIQUE, unique) or "") <= 16 and tell("stray", "", "a unique key is reserved by nothing") then
         call("ZREM", HOLDS, unique)
       end
     end)
   end,
-  by_key = function() scan(call("ZSCAN", BY_KEY, cursor, "COUNT", most), check.key) end,
+  by_key = function() check.scan(call("ZSCAN", BY_KEY, cursor, "COUNT", most), check.key) end,
   expiry = function()
-    scan(call("ZSCAN", EXPIRY, cursor, "COUNT", most), function(id)
+    check.scan(call("ZSCAN", EXPIRY, cursor, "COUNT", most), function(id)
       local it = state_of(id)
       local is_there = it and not has_ended(it.kind) or call("HEXISTS", BODY, id) == 1 or call("ZSCORE", DELAY, id)
       if not is_there and tell("stray", id, "has an entry to expire and is over") then
@@ -606,9 +604,9 @@ local parts = {
       end
     end)
   end,
-  held = function() scan(call("HSCAN", HELD, cursor, "COUNT", most), check.batch) end,
+  held = function() check.scan(call("HSCAN", HELD, cursor, "COUNT", most), check.batch) end,
   nodes = function()
-    scan(call("HSCAN", NODES, cursor, "COUNT", most), function(id, packed)
+    check.scan(call("HSCAN", NODES, cursor, "COUNT", most), function(id, packed)
       local node = read_node(packed)
       if ARGV.silence_max ~= "" and node.kept > 0 and now - node.seen > tonumber(ARGV.silence_max)
         and tell("silent_node", "", "a node holds " .. node.kept .. " leases and has been silent for "

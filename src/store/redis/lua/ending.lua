@@ -147,6 +147,9 @@ local function forget(has_ended)
     end
     put_past(kept) -- twice in the list after a call that fails here
     write_all("HDEL", STATE, ids)
+    for _, id in ipairs(meta.changed and ids or {}) do -- a push has read their data
+      meta.changed[id] = true
+    end
     if entries > 0 then
       call("LTRIM", PAST, entries, -1) -- as many as were read
     end
@@ -183,37 +186,43 @@ local function free_unique(id, unique)
   end
 end
 
-local HOLDS_MAX, EXPIRED_MAX = RUST.HOLDS_MAX, 2
+-- Returns until when the unique key of an event that has `ended`, encoded, stays reserved, ms, if that is to
+-- come; the same of an end and of whoever meets what a settle that failed has left.
+local function reserved_until(kind, ended, period)
+  local till = period and (kind == "d" or kind == "x") and math.floor(number_at(ended, 1) / 1000) + period
+  return till and till > now_ms and till or nil
+end
 
--- Reserves the unique key of a done event for `period`, ms, unless another event has taken it over.
--- Removes a few expired reservations on each call, and those beyond the limit.
-local function hold_unique(id, unique, period)
+-- Reserves the unique key of a done event, unless another event has taken it over. Removes a few expired
+-- reservations on each call, and those beyond the limit.
+local function hold_unique(id, unique, till)
   local held = call("HGET", UNIQUE, unique)
   if not held or sub(held, 1, 16) ~= id then
     return
   end
   local count = call("ZCARD", HOLDS) - (#held > 16 and 1 or 0)
-  local first = call("ZRANGE", HOLDS, 0, EXPIRED_MAX, "WITHSCORES")
+  local expired_max = 2
+  local first = call("ZRANGE", HOLDS, 0, expired_max, "WITHSCORES")
   for i = 1, #first, 2 do
-    local is_free = tonumber(first[i + 1]) <= now_ms and i < 2 * EXPIRED_MAX
-    if first[i] ~= unique and (is_free or count >= HOLDS_MAX) then
+    local is_free = tonumber(first[i + 1]) <= now_ms and i < 2 * expired_max
+    if first[i] ~= unique and (is_free or count >= RUST.HOLDS_MAX) then
       call("HDEL", UNIQUE, first[i])
       call("ZREM", HOLDS, first[i])
       count = count - 1
     end
   end
-  call("HSET", UNIQUE, unique, id .. u64(now_ms + period))
-  call("ZADD", HOLDS, now_ms + period, unique)
+  call("HSET", UNIQUE, unique, id .. u64(till))
+  call("ZADD", HOLDS, till, unique)
 end
 
 -- Reserves the unique key of an event that a settle which failed has left, and returns whether it did.
 local function hold_left(id, it, body)
   local _, unique = keys_of(body)
-  local period = unique and (it.kind == "d" or it.kind == "x") and unique_for(body)
-  if period then
-    hold_unique(id, unique, period)
+  local till = unique and reserved_until(it.kind, it.moved, unique_for(body))
+  if till then
+    hold_unique(id, unique, till)
   end
-  return period
+  return till
 end
 
 -- Records the end of an event that is not leased. `due` is its due time, ms, both encoded.
@@ -227,8 +236,9 @@ end
 -- failed.
 local function finish(id, kind, it, due, body)
   local key, unique = keys_of(body)
-  it = it or new_state(kind, due, ZERO, ZERO)
-  it.kind, it.due, it.moved, it.fingerprint = kind, due, ZERO, body and sub(body, 5, 12) or ZERO
+  it = it or new_state("S", due, ZERO, ZERO)
+  it.moved = has_ended(it.kind) and it.moved or finished
+  it.kind, it.due, it.fingerprint = kind, due, body and sub(body, 5, 12) or ZERO
   call("HSET", STATE, id, write_state(it))
   if key then
     call("ZREM", BY_KEY, key_entry(key, id))
@@ -248,6 +258,14 @@ local function finish_noted(id, kind, it, due, body)
   end
 end
 
+-- Notes that an event ends, whose entry in the ready list is skipped later if it `is_ready`.
+local function leave_ready(is_ready, id)
+  if is_ready then
+    surplus = surplus + 1
+    keep_counts(false, -1, 0, id)
+  end
+end
+
 -- Cancels a waiting event. The record comes first: an event that has ended without one never gets
 -- it.
 local function cancel(id, it, body)
@@ -261,10 +279,9 @@ local function cancel(id, it, body)
   check_keys()
   note_end(id, "\6", due, moved, body)
   write_records()
+  leave_ready(is_ready, id)
   finish_noted(id, "c", it, due, body)
-  if is_ready then -- its entry in the list is skipped later
-    surplus = surplus + 1
-  else
+  if not is_ready then
     call("ZREM", DELAY, id)
   end
 end

@@ -6,9 +6,9 @@ local PARKED = 9007199254740991 -- the end of what a double counts
 local LOOK_AGAIN = 1000000 -- us until an event of a newer duly is looked at again
 local ALONE = 65536 -- bytes whose work equals that of an end that shares no command with others
 
--- Returns from when on an event is of no use, us, and how it ends then; nothing if it never is.
-local function useless_from(body, due_ms)
-  local _, expires, late, late_us = extras_of(body)
+-- Returns from when on an event with these extras is of no use, us, and how it ends then; nothing if it never
+-- is.
+local function useless_from(due_ms, expires, late, late_us)
   local expires_us = expires and math.min(expires * 1000, PARKED) or math.huge
   local late_from = late and due_ms * 1000 + late_us + 1 or math.huge
   if expires_us == math.huge and late_from == math.huge then
@@ -42,7 +42,7 @@ local function end_if_expired(id)
     call("ZADD", EXPIRY, "XX", now + LOOK_AGAIN, id)
     return false
   end
-  local from, is_expiry = useless_from(body, due_ms)
+  local from, is_expiry = useless_from(due_ms, select(2, extras_of(body)))
   if not from or from > now then
     if from then
       call("ZADD", EXPIRY, "XX", string.format("%.0f", from), id)
@@ -56,6 +56,7 @@ local function end_if_expired(id)
   if is_expiry then
     note_end(id, "\7", due, moved, body)
     write_records()
+    leave_ready(kind == "R", id)
     finish_noted(id, "e", it, due, body)
     meta.expired = meta.expired + 1
   else
@@ -64,13 +65,12 @@ local function end_if_expired(id)
     it = it or new_state("D", due, ZERO, sub(body, 5, 12))
     it.kind, it.due, it.moved = "D", due, u64(now)
     call("ZADD", DEAD, 0, id)
+    leave_ready(kind == "R", id)
     call("HSET", STATE, id, write_state(it))
     free_unique(id, unique)
     meta.late = meta.late + 1
   end
-  if kind == "R" then -- its entry in the list is skipped later
-    surplus = surplus + 1
-  else
+  if kind ~= "R" then
     call("ZREM", DELAY, id)
   end
   call("ZREM", EXPIRY, id)

@@ -36,6 +36,12 @@ local function set_aside(id, it, body)
   it.extras, it.allowed = key or unique or tells(body), attempts
 end
 
+-- Notes that so many ready events leave next, and one of them; their entries leave last.
+local function note_leaving(count, id)
+  given.ready = given.ready - count
+  keep_counts(false, 0 - count, given.ready - given.entries, id)
+end
+
 -- Ends the events set aside. The records come first, and an event is inserted at its destination
 -- before its state says so: an event left half done is still waiting. Returns
 -- how many had expired, and how many were too late.
@@ -48,6 +54,9 @@ local function end_what_is_aside()
   local over = {}
   for i, it in ipairs(expired) do
     over[i] = it[1]
+    if i <= given.expired or given.twice[it[1]] then -- it was ready
+      note_leaving(1, it[1])
+    end
     finish(it[1], "e", it[2], it[2].due, it[3])
   end
   if #over > 0 then
@@ -55,10 +64,13 @@ local function end_what_is_aside()
     write_all("HDEL", BODY, over)
     write_all("ZREM", EXPIRY, over)
   end
-  for _, it in ipairs(late_ones) do
+  for i, it in ipairs(late_ones) do
     local id, state, unique = it[1], it[2], it[3]
     state.kind, state.moved = "D", u64(now)
     call("ZADD", DEAD, 0, id)
+    if i <= given.late or given.twice[id] then
+      note_leaving(1, id)
+    end
     call("HSET", STATE, id, write_state(state))
     free_unique(id, unique)
   end
@@ -327,12 +339,18 @@ local function take_due(due)
       give_part(parts[i][1], part, parts[i][3])
     elseif not its then
       local kind = states[at] and byte(states[at]) or 83
-      local is_waiting = (kind == 83 or kind == 82) and not place_of(members[i]) -- left by a call that failed
-      surplus = surplus + (kind == 82 and is_waiting and 1 or 0)
+      local is_waiting = (kind == 83 or kind == 82) and not (place_of(members[i]) or seen[members[i]])
+      -- Any other one was left by a call that failed.
       if due[2 * i] ~= last_due then -- many share it
         last_due, times = due[2 * i], u64(tonumber(due[2 * i])) .. moved_now
       end
       its = look_at(members[i], states[at], is_waiting and body_of(at), is_waiting, times)
+      if kind == 82 and is_waiting and its ~= "newer" then -- its entry stays in the list
+        surplus = surplus + 1
+        given.ready = given.ready + (its == "leased" and 1 or 0)
+        given.twice[members[i]] = true
+        given.field = given.field or held[count] == members[i] and members[i] or nil
+      end
     end
     if its == "newer" then
       stays[members[i]] = true
@@ -367,7 +385,8 @@ local function commit()
       node.beat = node.beat + 1
       call("ZADD", REQUESTS, 0, me .. token)
     end
-    keep_counts() -- before its request is known: what is repeated then is fetched anew
+    -- Before its request is known: what is repeated then is fetched anew.
+    note_leaving(given.ready, given.field or "")
     keep_node(me, node)
     write_all("HSET", BODY, fields)
     local delayed, sizes = {}, {}
@@ -387,6 +406,8 @@ local function commit()
     write_all("ZADD", SIZES, sizes) -- behind it: what is passed over takes its sizes with it
     write_all("HSET", STATE, changes, add_pages(changes, changes_len))
     drop_emptied()
+  elseif given.entries > 0 then
+    note_leaving(0, "")
   end
 end
 
@@ -478,6 +499,9 @@ while count < limit and taken < unseen and #rest == 0 and may_look() do -- `limi
   pivot = entries[left]
 end
 
+-- How many of each there are that were ready, and by how many entries the list gets shorter.
+given.expired, given.late, given.ready = #expired, #late_ones, count + #expired + #late_ones
+given.entries, given.field, given.twice = taken - #rest - #newer_ones, held[1], {}
 local until_ms = math.floor((now + ARGV.ahead) / 1000)
 limit = math.min(count + ARGV.ahead_limit, BATCH_MAX)
 local looked = 0

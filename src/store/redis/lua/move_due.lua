@@ -2,17 +2,18 @@
 local AT_ONCE = 256 -- members read at once
 local ready = ready_len() -- a list of a wrong type fails it here, before it writes
 local count, limit, seen, moved = 0, tonumber(ARGV.limit), 0, u64(now)
-local entries, changes, changes_len, gone_parts = {}, {}, 0, {}
+local entries, changes, changes_len, gone_parts, ready_before = {}, {}, 0, {}, ready
 
 -- Inserts what is to move before anything says that it has: an entry whose event waits elsewhere is
 -- skipped, and the repeated call moves it, while an event in neither place is lost. Then all that was seen
 -- leaves the delay set.
 local function write_moved()
   if #entries > 0 then
-    keep_counts()
+    changes_len = add_pages(changes, changes_len)
+    keep_counts(false, ready - ready_before, #entries, changes[1])
     write_all("RPUSH", READY, entries)
-    write_all("HSET", STATE, changes, add_pages(changes, changes_len))
-    entries, changes, changes_len = {}, {}, 0
+    write_all("HSET", STATE, changes, changes_len)
+    entries, changes, changes_len, ready_before = {}, {}, 0, ready
   end
   forget_sizes(gone_parts)
   if seen > 0 then

@@ -2,6 +2,7 @@
 -- events that have these ids, or these unique keys; the caller pushes the others again. A push of new ids
 -- without unique keys reads none, and is one step.
 local EVENT_MAX = RUST.PART_BODY_MAX -- the longest body of an event in a part
+local DIVIDED = 320 -- bytes whose work equals that of an event of a page that is divided
 local SHORT = 4096 -- below this, a tighter bound of body lengths is no use
 local records_max = tonumber(ARGV.records_max)
 if records_max < 0 and meta[7] then -- the caller has no limit; another process may
@@ -91,13 +92,14 @@ local function look_at_forgotten(now_is)
 end
 look_at_forgotten(meta[4])
 
--- Whether the data just read may have changed: this push has ended other events, or repeats an id.
-local rereads = ARGV.has_twins == "1"
+-- Ids whose data may have changed since it was read: of events that this push has ended, of those that were
+-- forgotten for them, and of those that it has pushed before. Their data is read again.
+meta.changed = {}
 local reply = REPLY { now = now, earlier = 0 }
 local added, delayed, ready, entries, keyed, sizes, expiring = {}, {}, {}, {}, {}, {}, {}
 local is_halted = false -- by a lease that is over and is to be ended first
 local own = {} -- events of this push that have a unique key: none is over before it
-local bodies_len, delayed_len, ready_count = 0, 0, 0
+local bodies_len, delayed_len, ready_count, in_parts = 0, 0, 0, 0
 -- Before the change, where it matters: whether anything is ready, and the next due time. And what is
 -- added: the earliest due time of delayed events, and whether any is ready.
 local was_ready, was_due = some_due and ready_len() > 0, some_delayed and next_due()
@@ -141,7 +143,7 @@ local function add_part(part)
     sizes_of(sizes, member, due)
   else
     entries[#entries + 1] = member .. number
-    surplus, is_ready = surplus - (part.count - 1), true
+    surplus, in_parts, is_ready = surplus - (part.count - 1), in_parts + part.count, true
   end
 end
 
@@ -154,19 +156,20 @@ local function write()
     write_all("HSET", BODY, added, bodies_len)
     write_all("ZADD", DELAY, delayed, delayed_len)
     write_all("ZADD", SIZES, sizes) -- behind it: what is passed over takes its sizes with it
+    local changes = add_pages(ready, 2 * ready_count)
     if #entries > 0 then
-      keep_counts(true)
+      keep_counts(true, ready_count + in_parts, #entries, ready[1])
       write_all("RPUSH", READY, entries)
     end
-    write_all("HSET", STATE, ready, add_pages(ready, 2 * ready_count))
+    write_all("HSET", STATE, ready, changes)
     added, delayed, ready, entries, keyed, sizes, expiring = {}, {}, {}, {}, {}, {}, {}
-    bodies_len, delayed_len, ready_count = 0, 0, 0
+    bodies_len, delayed_len, ready_count, in_parts = 0, 0, 0, 0
   end
 end
 
 -- Notes when an event expires, if it ever does.
-local function add_expiry(id, body, due)
-  local from = useless_from(body, due)
+local function add_expiry(id, due, expires, late, late_us)
+  local from = useless_from(due, expires, late, late_us)
   if from then
     expiring[#expiring + 1], expiring[#expiring + 2] = string.format("%.0f", from), id
   end
@@ -187,7 +190,7 @@ local function taken(i, unique, replaces)
   if useless and tonumber(useless) <= now then
     local is_ended = end_one_if_expired(other)
     look_at_forgotten(call("HGET", META, "forgotten"))
-    rereads = true
+    meta.changed[other] = true
     if is_ended then
       reply[#reply + 1] = { i, 6, dues[i], other }
       return false
@@ -209,6 +212,7 @@ local function taken(i, unique, replaces)
     return false
   end
   local its = replace_one(other, it, replaces)
+  meta.changed[other] = true
   if its == "free" then
     return false
   elseif its == "overdue" then
@@ -220,7 +224,6 @@ local function taken(i, unique, replaces)
   elseif its then
     reply[#reply + 1] = { i, 2, dues[i], other }
     look_at_forgotten(call("HGET", META, "forgotten"))
-    rereads = true
   end
   return false
 end
@@ -252,15 +255,16 @@ end
 
 local function push(i)
   local id, it, due, known, body = ids[i], states[i] and read_state(states[i]), known_dues[i], nil, given[i]
-  if rereads then
+  if meta.changed[id] then
     write()
     it, due = state_of(id), call("ZSCORE", DELAY, id)
   end
+  meta.changed[id] = ARGV.has_twins == "1" or nil
   local page, part, place = place_of(id)
   if page then
     local is_read = part.bodies
     it, known = own_state(part), bodies_of(page, part)[place] or ""
-    spent = spent + (is_read and 0 or #part.body)
+    spent = spent + (is_read and 0 or #part.body + DIVIDED * part.count)
   elseif it or due then -- any other body is left by a push that failed midway
     known = call("HGET", BODY, id)
     spent = spent + #(known or "")
@@ -281,13 +285,13 @@ local function push(i)
   elseif some_old and may_be_over(id) then
     reply[#reply + 1] = { i, 4, dues[i], id }
   else
-    local key, unique
+    local key, unique, expires, late, late_us
     if has_extras(body) then
-      key, unique = keys_of(body)
+      key, unique, expires, late, late_us = keys_of(body)
       if unique and taken(i, unique, replacing[i]) then
         return
       end
-      add_expiry(id, body, dues[i])
+      add_expiry(id, dues[i], expires, late, late_us)
     end
     add(i, id, body, key)
     if unique then
@@ -312,7 +316,7 @@ local function are_new(part, first)
       return false
     end
   end
-  return not (some_old or some_new or rereads)
+  return not (some_old or some_new)
 end
 
 local place = 1

@@ -1,7 +1,9 @@
--- Script: takes back the leases of silent nodes and those past their own deadline. Counts that a call which
--- failed midway has left wrong are made anew, where that is little work.
-check_lease_keys()
+-- Script: takes back the leases of silent nodes and those past their own deadline. Counts that are wrong are made
+-- anew, where that is little work; nodes that hold nothing and were silent for a day are forgotten, and so are
+-- unique keys whose time is over.
 local ENTRIES_MAX, IDS_MAX = 256, 1024 -- of a ready list that is counted; the first of leases, too
+local LAST = string.rep("\255", 8) -- beyond every request
+local SOME = 16 -- nodes of which a call looks for leftovers, and requests of one that is counted
 
 -- Counts the events of a ready list that is not long.
 local function count_ready()
@@ -25,22 +27,6 @@ local function count_ready()
     end
   end
   surplus = #entries - live
-end
-count_ready()
-look_first()
-local LAST = string.rep("\255", 8) -- beyond every request
-local HOLDERS_MAX = RUST.BATCH_MAX
-local FREED_MAX, MANY = 250, 100 -- unique keys; leases: a call that takes back so many does nothing else
-local SOME = 16 -- nodes of which a call looks for leftovers, and requests of one that is counted
-local emptied = {} -- nodes without leases left
-local holders = {} -- nodes with leases that last as long as their heartbeat, by their ids
-
-for i = ARGV.rest, #ARGV, ARGV.width do
-  local node = node_of(ARGV.silent[i])
-  if node and node.kept > 0 and node.beat == tonumber(ARGV.beat[i]) and not node.reaping then
-    node.reaping, node.lost = true, true
-    keep_node(ARGV.silent[i], node)
-  end
 end
 
 -- Subtracts leases that are still counted of a node and that no request has, left by a call that failed
@@ -84,6 +70,24 @@ local function count_timed()
     end
   end
   return by_node
+end
+
+-- Each call:
+check_lease_keys()
+count_ready()
+look_first()
+local HOLDERS_MAX = RUST.BATCH_MAX
+local FREED_MAX, MANY = 250, 100 -- unique keys; leases: a call that takes back so many does nothing else
+local SILENT_MAX = 86400000000 -- us until a node that holds nothing is forgotten
+local emptied = {} -- nodes without leases left
+local holders = {} -- nodes with leases that last as long as their heartbeat, by their ids
+
+for i = ARGV.rest, #ARGV, ARGV.width do
+  local node = node_of(ARGV.silent[i])
+  if node and node.kept > 0 and node.beat == tonumber(ARGV.beat[i]) and not node.reaping then
+    node.reaping, node.lost = true, true
+    keep_node(ARGV.silent[i], node)
+  end
 end
 
 local function reap_node(id, node)
@@ -135,6 +139,9 @@ for i = 1, #some, 2 do
   end
   count_kept(some[i], node)
   all = all + node.kept + node.timed
+  if node.kept + node.timed == 0 and node.seen + SILENT_MAX < now then
+    call("HDEL", NODES, some[i])
+  end
 end
 if #some < 2 * SOME then -- there are no others
   leased = all

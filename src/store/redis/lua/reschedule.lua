@@ -24,14 +24,15 @@ if kind == "R" and due <= now_ms then -- it keeps its place in the list
   call("HSET", STATE, id, write_state(it))
 elseif due <= now_ms then
   it.kind, it.moved, it.entry = "R", u64(now), number
-  keep_counts()
-  call("RPUSH", READY, id .. number)
+  keep_counts(false, 1, 1, id)
+  call("RPUSH", READY, id .. it.entry)
   call("HSET", STATE, id, write_state(it))
   call("ZREM", DELAY, id)
 else
   call("ZADD", DELAY, due, id)
   if kind == "R" then
     surplus, it.kind, it.moved = surplus + 1, "S", ZERO
+    keep_counts(false, -1, 0, id)
     call("HSET", STATE, id, write_state(it))
     drop_stale(1)
   end

@@ -43,7 +43,7 @@ for i = ARGV.rest, #ARGV do
 end
 write_records()
 if #ids > 0 then
-  keep_counts()
+  keep_counts(false, #ids, #ids, ids[1])
   write_all("RPUSH", READY, entries)
   write_all("ZREM", HOLDS, freed)
   for unique, id in pairs(uniques) do

@@ -91,10 +91,10 @@ local function conclude(id, it, said, times, verdict, settled, error)
   end
   local function finish_as(kind, outcome, number)
     record(outcome, "\0", number)
-    it.kind = kind
+    it.kind, it.moved = kind, finished
     over[#over + 1] = id
     keyed[#keyed + 1] = key and key_entry(key, id)
-    uniques[#uniques + 1] = unique and { id, unique, (kind == "d" or kind == "x") and period } or nil
+    uniques[#uniques + 1] = unique and { id, unique, reserved_until(kind, finished, period) } or nil
   end
   it.settled = settled
   local is_free = verdict == 105 and it.interruptions < byte(said, 35)
@@ -164,7 +164,7 @@ local function repeated(id, state, settled, request)
       local period, key, unique = extras_to_end(id)
       over[#over + 1] = is_over and id or nil
       keyed[#keyed + 1] = is_over and key and key_entry(key, id) or nil
-      uniques[#uniques + 1] = unique and { id, unique, (kind == "d" or kind == "x") and period } or nil
+      uniques[#uniques + 1] = unique and { id, unique, reserved_until(kind, read_state(state).moved, period) } or nil
     end
     deadlines[#deadlines + 1] = kind ~= "L" and id or nil
     again_of[request], is_again = true, true
@@ -189,7 +189,7 @@ local function settle_acks(run)
       if is_plain_lease(state) then
         plain = plain + 1
         records[#records + 1] = id .. "\1\0" .. times_of(state) .. times .. record_end
-        put(id, ack_state(state, settled))
+        put(id, ack_state(state, finished, settled))
         over[#over + 1] = id
         if is_heavy then
           spent = spent + call("HSTRLEN", BODY, id) / FREED_PER_READ

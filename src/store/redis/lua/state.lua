@@ -7,8 +7,8 @@
 --          how many interruptions in a row were free; 128 another event has taken its unique key over
 --   3-4    number of the next attempt, of leased ones of this one
 --   5-12   due time, ms (of scheduled ones the delay set has it)
---   13-20  moved to the ready list, us (ready and leased); time of death, us (dead); end of the last
---          attempt, us, or 0 (scheduled)
+--   13-20  moved to the ready list, us (ready and leased); time of death, us (dead); when it
+--          ended, us (ended); end of the last attempt, us, or 0 (scheduled)
 --   21-28  fingerprint (known of leased ones and of those that have ended)
 --   29-45  the last settlement that was accepted: node, request, kind of settlement
 --   46-53  number of its entry in the ready list (ready)
@@ -92,6 +92,11 @@ local function is_under(packed, token)
   return packed and sub(packed, 46, 61) == token
 end
 
+-- Returns which node holds a leased event, and whether the lease has a deadline of its own.
+local function holder_of(packed)
+  return sub(sub(packed, 46, 53) .. ZERO, 1, 8), math.floor((byte(packed, 2) or 0) / 2) % 2 == 1
+end
+
 -- Returns whether this is the last settlement of an event.
 local function is_settled(packed, settled)
   return packed and sub(packed, 29, 45) == settled
@@ -108,12 +113,32 @@ local function is_plain_lease(packed)
   return byte(packed, 2) < 2
 end
 
--- Writes the state of a leased event that is acked.
-local function ack_state(packed, settled)
-  return "d" .. sub(packed, 2, 28) .. settled
+-- Writes the state of a leased event that is acked; `ended`: when, encoded.
+local function ack_state(packed, ended, settled)
+  return "d" .. sub(packed, 2, 12) .. ended .. sub(packed, 21, 28) .. settled
 end
 
 -- Returns attempt, due and moved of an event, encoded, as a record has them.
 local function times_of(packed)
   return sub(packed, 3, 20)
+end
+
+-- Each call:
+if #(meta[1] or "") >= 84 then -- a call that failed has left a note, see `keep_counts`
+  local its, by = unpack_from(">di4", meta[1], 73)
+  local field = meta[1]:sub(85)
+  local state, len = redis.pcall("HGET", STATE, field), redis.pcall("LLEN", READY)
+  state = type(state) == "string" and state or "R"
+  local has_changed = by < 0 and state:byte() ~= 82
+  if by > 0 and #field == 16 then
+    has_changed = state:byte() == 82 and state:sub(46) == u64(entry)
+  end
+  for at = 41, #field == 15 and #state - 27 or 0, 28 do -- parts of a page
+    has_changed = has_changed or state:sub(at + 20, at + 27) == u64(entry)
+  end
+  if type(len) == "number" then -- beside a key of a wrong type goes on what does not need it
+    surplus = len - its + (has_changed and 0 or by)
+    -- Before any other write, as this call may fail as well.
+    call("HSET", META, "counts", meta[1]:sub(1, 16) .. struct.pack(">d", surplus) .. meta[1]:sub(25, 72))
+  end
 end

@@ -44,7 +44,7 @@ local function drop_stale_in_front(most)
   end
   surplus = surplus - stale
   move_gap(-stale)
-  keep_counts()
+  keep_counts(false, 0, -stale, "")
   local place = looked
   for i = looked, 1, -1 do -- `most` entries
     if live[i] then
@@ -67,7 +67,7 @@ local function drop_stale_at_the_end(most)
   end
   if stale > 0 then
     surplus = surplus - stale
-    keep_counts()
+    keep_counts(false, 0, -stale, "")
     call("LTRIM", READY, 0, -stale - 1) -- `most` entries
   end
 end

@@ -76,8 +76,9 @@ end
 -- Inserts all of them. Redis does not roll a script back. So an event is inserted at its destination
 -- before its state says so: one left half done is still leased, and the repeated call does all of it.
 local function put_back()
-  if #back + #front > 0 then
-    keep_counts()
+  local count, first = #back + #front, back[1] or front[1]
+  if count > 0 then
+    keep_counts(false, count, count, sub(first, 1, 16))
   end
   if is_any_back() and call("ZCARD", EXPIRY) > 0 then
     look_for_expiry()

@@ -55,7 +55,7 @@ pub(in crate::store::redis) fn call(
     again: &[Vec<u8>],
 ) -> Call {
     let arguments = CheckArguments {
-        origin: context.origin,
+        origin: &context.origin,
         take_max: BATCH_MAX,
         structure,
         cursor,

@@ -88,8 +88,11 @@ async fn attempt(
     };
     let call = push_script::call(&terms, events.iter());
     let link = shared.links.for_pushes(bucket);
+    let unheard = shared.unheard(bucket, &call);
     let carried = link.run_durably(call.script, &call.command, wait, deadline);
-    let (reply, reached) = carried.await?;
+    let carried = carried.await;
+    unheard.ended(&carried, |(reply, _)| reply.is_repeat);
+    let (reply, reached) = carried?;
     let pushed = push::decided(shared, (&terms, &call), reply, events.iter(), attempts).await?;
     let (now_us, reply) = (pushed.now_us, Reply::Pushed(pushed.reports));
     Ok((Response { now_us, reply }, reached))

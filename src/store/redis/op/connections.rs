@@ -51,12 +51,23 @@ impl StoreConnections {
         self.pushes.get(at).unwrap_or(&self.work)
     }
 
+    /// Returns the connections that carry pushes, fetches and settlements.
+    pub(in crate::store::redis) fn of_pushes_and_work(
+        &self,
+    ) -> impl Iterator<Item = &ManagedConnection> {
+        self.pushes.iter().chain([&self.work])
+    }
+
+    /// Counts the connections so far of those that carry pushes, fetches and settlements.
+    pub(in crate::store::redis) fn made(&self) -> u64 {
+        let made = self
+            .of_pushes_and_work()
+            .map(|link| *link.connections().borrow());
+        made.sum()
+    }
+
     pub(in crate::store::redis) fn close(&self) {
-        for link in self
-            .pushes
-            .iter()
-            .chain([&self.work, &self.pulse, &self.hub])
-        {
+        for link in self.of_pushes_and_work().chain([&self.pulse, &self.hub]) {
             link.close();
         }
     }

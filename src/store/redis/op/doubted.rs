@@ -88,7 +88,7 @@ async fn call(shared: Arc<Shared>, bucket: BucketKey) -> Result<()> {
         starts: 0,
     };
     let mut parts = shared
-        .call(&shared.links.pulse, &terms.call(of_no_node))
+        .call(&bucket, &shared.links.pulse, &terms.call(of_no_node))
         .await?;
     shared.learn(&terms, HeartbeatReply::read(&mut parts)?.now);
     Ok(())

@@ -4,12 +4,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use redis::RedisError;
+
 use crate::core::op::BATCH_MAX;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 use crate::metrics::found_damage;
-use crate::store::redis::link::fault::is_of_the_data;
-use crate::store::redis::link::managed::{ManagedConnection, ScriptReply};
+use crate::store::redis::link::fault::{self, is_of_the_data};
+use crate::store::redis::link::managed::{ManagedConnection, ScriptReply, maybe_applied};
 use crate::store::redis::op::shared::Shared;
 use crate::store::redis::script::call::{Call, CallContext, us};
 use crate::store::redis::script::reader::ReplyReader;
@@ -84,9 +86,9 @@ impl Shared {
         made: impl Fn(&CallContext<'_>) -> Result<Call>,
     ) -> Result<(ReplyReader, bool)> {
         let bucket = terms.bucket;
-        let mut call = made(terms)?;
+        let (mut call, mut is_repeat) = (made(terms)?, false);
         for _ in 1..TRIES {
-            let reply = self.run_script(link, &call).await;
+            let reply = self.run_script(bucket, link, &call).await;
             let refused = |by: &str| reply.as_ref().is_err_and(|error| is_refused(error, by));
             let is_ended = if refused(LEASED) {
                 // What was leased past its expiry, which the call, of an earlier time, does not see.
@@ -98,15 +100,17 @@ impl Shared {
                 if reply.is_ok() && !terms.goes_on() {
                     self.unended.succeeded(bucket); // nothing is over, whoever has ended it
                 }
-                return read(&call, reply);
+                return read(&call, reply, is_repeat);
             };
+            // One that was executed before may have been refused as well, or not.
+            is_repeat |= reply.is_err_and(|error| error.kind() == ErrorKind::Unknown);
             if !is_ended {
                 *terms = self.terms(bucket);
                 call = made(terms)?;
             }
         }
-        let reply = self.run_script(link, &call).await;
-        read(&call, reply)
+        let reply = self.run_script(bucket, link, &call).await;
+        read(&call, reply, is_repeat)
     }
 
     /// Takes back the leases that are past their deadline. Returns whether they could be.
@@ -158,12 +162,12 @@ impl Shared {
         let terms = self.terms(bucket);
         let call = match over {
             Over::Leases => terms.call(OverdueArguments {
-                origin: terms.origin,
+                origin: &terms.origin,
                 take_max: PIECE,
             }),
             Over::Events => terms.call(ExpireArguments { limit: PIECE }),
         };
-        let mut parts = self.call(link, &call).await?;
+        let mut parts = self.call(bucket, link, &call).await?;
         let (now, is_earlier, ended, more) = match over {
             Over::Leases => {
                 let reply = OverdueReply::read(&mut parts)?;
@@ -185,11 +189,17 @@ impl Shared {
     }
 }
 
-fn read(call: &Call, reply: Result<ScriptReply>) -> Result<(ReplyReader, bool)> {
+/// Reads a reply; `was_sent`: the call may have been executed before.
+fn read(call: &Call, reply: Result<ScriptReply>, was_sent: bool) -> Result<(ReplyReader, bool)> {
+    let reply = reply.map_err(|error| maybe_applied(error, was_sent));
     let ScriptReply { value, is_repeat } = reply?;
-    Ok((ReplyReader::of(call.script.name, value)?, is_repeat))
+    let parts = ReplyReader::of(call.script.name, value)?;
+    Ok((parts, is_repeat || was_sent))
 }
 
+/// Returns whether a script was refused so. Of one that was sent again nothing more is known: it is of
+/// another kind.
 fn is_refused(error: &Error, refusal: &str) -> bool {
-    error.kind() == ErrorKind::Unavailable && error.to_string().contains(refusal)
+    let said = fault::cause_of(error).and_then(RedisError::detail);
+    said.is_some_and(|said| said.contains(refusal))
 }

@@ -11,7 +11,7 @@ use crate::store::redis::script::table::script;
 
 script! {
     /// Extends all leases of a node.
-    HEARTBEAT = "heartbeat", DRAINS, Bucket, ["bucket", "nodes"];
+    HEARTBEAT = "heartbeat", DRAINS, Bucket, ["bucket", "state", "nodes"];
     HeartbeatArguments {
         node: NodeId,
         /// How many leases the node knows of, by its requests up to `last`.

@@ -36,6 +36,7 @@ pub(in crate::store::redis) mod server_facts;
 pub(crate) mod settle;
 pub(in crate::store::redis) mod shared;
 mod stats;
+mod unheard;
 pub(crate) mod update;
 
 use std::sync::Arc;

@@ -32,7 +32,7 @@ script! {
 pub(super) fn call(context: &CallContext<'_>, (limit, calls): (usize, bool)) -> Result<Call> {
     Ok(context.call(MoveDueArguments {
         limit: limit.min(BATCH_MAX),
-        caller: calls.then_some(context.origin),
+        caller: calls.then_some(&*context.origin),
     }))
 }
 

@@ -88,7 +88,7 @@ pub(in crate::store::redis) async fn page(
         enough: BYTES_ENOUGH,
     };
     let call = shared.terms(bucket).call(arguments);
-    let (page, seen) = read(&bucket.queue, from, shared.call(link, &call).await?)?;
+    let (page, seen) = read(&bucket.queue, from, shared.call(bucket, link, &call).await?)?;
     if page.newer && !shared.outboxes.met_newer.swap(true, Ordering::Relaxed) {
         panics::reported(|| {
             tracing::warn!(
@@ -186,7 +186,7 @@ pub(in crate::store::redis) async fn trim(
     };
     let call = terms.call(arguments);
     loop {
-        let reply = TrimReply::read(&mut shared.call(link, &call).await?)?;
+        let reply = TrimReply::read(&mut shared.call(bucket, link, &call).await?)?;
         if !reply.is_same {
             break;
         }

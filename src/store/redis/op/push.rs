@@ -31,6 +31,8 @@ const BYTES_MAX: usize = 1024 * 1024;
 /// The weight of a unique key, by the commands that the script needs. What it has to read of other
 /// events is counted there, and ends it early.
 const UNIQUE_BYTES: usize = 4 * 1024;
+/// What an attempt has for the registration of its bucket, whether it is the last one or not.
+const REGISTERING: Duration = Duration::from_millis(500);
 /// The delay before a push is retried.
 pub(super) const PAUSES: Backoff =
     Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
@@ -340,7 +342,7 @@ async fn call<'e>(
     let terms = shared.terms(bucket);
     let call = push_script::call(&terms, events.clone());
     let link = shared.links.for_pushes(bucket);
-    let reply = shared.run_script(link, &call).await?;
+    let reply = shared.run_script(bucket, link, &call).await?;
     decided(shared, (&terms, &call), reply, events, attempts).await
 }
 
@@ -382,6 +384,9 @@ pub(super) async fn register(
     bucket: &BucketKey,
     until: Instant,
 ) -> Result<()> {
+    // Within the time of a push that is not retried, or nobody would know that it was not sent.
+    let least = REGISTERING.min(shared.call_timeout() / 2);
+    let until = until.max(Instant::now() + least);
     registry::ensure(&shared.registry, bucket, until)
         .await
         .map_err(|error| match error.kind() {

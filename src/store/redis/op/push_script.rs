@@ -96,7 +96,7 @@ pub(super) fn call<'e>(
     let (first, last) = (made(ids.first()), made(ids.last()));
     let has_twins = ids.windows(2).any(|pair| pair[0] == pair[1]);
     let arguments = PushArguments {
-        origin: context.origin,
+        origin: &context.origin,
         delay_max: delay_max_ms(),
         made: format!("{first} {last}"),
         has_twins,

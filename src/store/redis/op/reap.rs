@@ -45,7 +45,7 @@ pub(super) fn call(
 ) -> Result<Call> {
     bounded("silent nodes", silent.len())?;
     let call = context.call(ReapArguments {
-        origin: context.origin,
+        origin: &context.origin,
         take_max: limit.min(BATCH_MAX),
     });
     let rows = silent.iter();

@@ -59,7 +59,7 @@ pub(super) fn call(context: &CallContext<'_>, it: Statement<'_>) -> Result<Call>
     bounded("fetches", it.held.len())?;
     bounded("events", it.held.iter().map(|(_, ids)| ids.len()).sum())?;
     let arguments = ReconcileArguments {
-        origin: context.origin,
+        origin: &context.origin,
         take_max: it.limit.min(BATCH_MAX),
         node: it.node,
         from: Encoded(it.from),

@@ -37,7 +37,7 @@ script! {
 pub(super) fn call(context: &CallContext<'_>, (id, when): (EventId, When)) -> Result<Call> {
     checked(when)?;
     Ok(context.call(RescheduleArguments {
-        origin: context.origin,
+        origin: &context.origin,
         delay_max: delay_max_ms(),
         id,
         when: page::when(when),

@@ -68,7 +68,7 @@ pub(in crate::store::redis) async fn revive_or_drop(
     loop {
         let mut terms = shared.terms(bucket);
         let call = |terms: &CallContext<'_>| {
-            let (origin, by) = (terms.origin, Text(by));
+            let (origin, by) = (&*terms.origin, Text(by));
             Ok(if revives {
                 let dead = rest.iter().map(|id| Revived { id: *id });
                 let call = terms.call(ReviveArguments { origin, by });

@@ -10,6 +10,8 @@ pub(in crate::store::redis) struct ServerFacts {
     pub(in crate::store::redis) version: Version,
     /// The failures that an acknowledged push survives on the weakest server.
     pub(in crate::store::redis) durability: Durability,
+    /// Whether the servers have said what is set, or kept silent.
+    pub(in crate::store::redis) says_settings: bool,
     /// Whether `WAITAOF` is available.
     pub(in crate::store::redis) waits_for_disk: bool,
     /// The offset of the server's clock from this node's, in microseconds.

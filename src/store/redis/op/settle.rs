@@ -76,7 +76,7 @@ pub(in crate::store::redis) async fn settle(
         let rest = &settlements[accepted.len()..];
         let terms = shared.terms(bucket);
         let call = call(&terms, node, rest, (started, damaged))?;
-        let settling = shared.call(&shared.links.work, &call);
+        let settling = shared.call(bucket, &shared.links.work, &call);
         let parts = part(settling, !accepted.is_empty()).await?;
         let (now, is_earlier, some) = read_settled(parts, rest.len())?;
         now_us = now.max(now_us);
@@ -115,7 +115,7 @@ fn call(
     bounded("settlements", settlements.len())?;
     let arguments = SettleArguments {
         node,
-        origin: context.origin,
+        origin: &context.origin,
         delay_max: us(DELAY_MAX),
         started: started.request.min(EXACT_MAX),
         starts: started.leases.min(BATCH_MAX),

@@ -17,6 +17,7 @@ use crate::store::clock;
 use crate::store::contract::Watcher;
 use crate::store::redis::hub::members::Members;
 use crate::store::redis::hub::notifications::{NotificationCallbacks, Notifications};
+use crate::store::redis::hub::origin::Origin;
 use crate::store::redis::hub::registry::Registry;
 use crate::store::redis::hub::shared_keys::SharedKeys;
 use crate::store::redis::link::managed::{ManagedConnection, ScriptReply};
@@ -26,6 +27,7 @@ use crate::store::redis::op::capacity::Capacity;
 use crate::store::redis::op::connections::StoreConnections;
 use crate::store::redis::op::listened::Listened;
 use crate::store::redis::op::outboxes::Outboxes;
+use crate::store::redis::op::unheard::Unheard;
 use crate::store::redis::options::RedisOptions;
 use crate::store::redis::script::call::{Call, CallContext};
 use crate::store::redis::script::keys::BucketKeys;
@@ -41,8 +43,7 @@ const KEYS_MAX: usize = 16_384;
 /// The shared state of a store.
 pub(in crate::store::redis) struct Shared {
     pub(in crate::store::redis) options: RedisOptions,
-    /// The identifier of this process in messages.
-    pub(in crate::store::redis) origin: String,
+    pub(in crate::store::redis) origin: Origin,
     pub(in crate::store::redis) links: StoreConnections,
     pub(in crate::store::redis) hub: Arc<SharedKeys>,
     pub(in crate::store::redis) members: Members,
@@ -91,7 +92,7 @@ impl Shared {
             outboxes: Outboxes::new(options.records_max as u64),
             capacity: Capacity::new(options.pending_max),
             options,
-            origin: format!("{:016x}", fastrand::u64(..)),
+            origin: Origin::new(),
             links,
             members: Members::new(Arc::clone(&hub)),
             registry: Arc::new(Registry::new(Arc::clone(&hub))),
@@ -131,7 +132,7 @@ impl Shared {
             records_max: self.outboxes.kept_max(records),
             has_limit: self.outboxes.has_limit(),
             calls_functions: self.links.functions.is_on(),
-            origin: &self.origin,
+            origin: self.origin.name(),
         }
     }
 
@@ -154,27 +155,50 @@ impl Shared {
     /// Runs a script on a bucket.
     pub(in crate::store::redis) async fn call(
         &self,
+        bucket: &BucketKey,
         link: &ManagedConnection,
         call: &Call,
     ) -> Result<ReplyReader> {
-        let ScriptReply { value, .. } = self.run_script(link, call).await?;
+        let ScriptReply { value, .. } = self.run_script(bucket, link, call).await?;
         ReplyReader::of(call.script.name, value)
     }
 
-    /// Runs a script; also returns whether it may have been executed more than once.
+    /// Runs a script on a bucket; also returns whether it may have been executed more than once.
     pub(in crate::store::redis) async fn run_script(
         &self,
+        bucket: &BucketKey,
         link: &ManagedConnection,
         call: &Call,
     ) -> Result<ScriptReply> {
         self.lifecycle.check_open()?;
-        link.run_script(call.script, &call.command).await
+        let unheard = self.unheard(bucket, call);
+        let reply = link.run_script(call.script, &call.command).await;
+        unheard.ended(&reply, |reply| reply.is_repeat);
+        reply
+    }
+
+    /// Guards a call: where its reply is lost, its bucket may have earlier work and records.
+    pub(super) fn unheard(&self, bucket: &BucketKey, call: &Call) -> Unheard<impl FnMut()> {
+        Unheard::new(move || {
+            if call.script.parts().contains(&"wake") {
+                // First, as it may be executed only after this: by a server that hangs.
+                self.origin.change();
+                self.tell(bucket);
+            }
+            if call.has_records {
+                self.outboxes.tell(bucket);
+            }
+        })
     }
 
     /// Returns the timeout of a push from its call on: the time of its retries, and that of its
     /// last attempt.
     pub(in crate::store::redis) fn push_timeout(&self) -> Duration {
-        self.options.retry_for + ConnectionOptions::of(&self.hub.target).timeout
+        self.options.retry_for + self.call_timeout()
+    }
+
+    pub(super) fn call_timeout(&self) -> Duration {
+        ConnectionOptions::of(&self.hub.target).timeout
     }
 
     /// Refuses timeouts with which a retry of a push could come after the store has forgotten the
@@ -255,6 +279,7 @@ impl Shared {
                 &options,
                 &self.hub.prefix,
                 &self.origin,
+                self.links.hub.connections(),
                 callbacks,
             )
         };

@@ -129,7 +129,7 @@ pub(in crate::store::redis) async fn update(
         };
         let call = shared.terms(bucket).call(arguments);
         let link = shared.links.for_pushes(bucket);
-        let ScriptReply { value, is_repeat } = shared.run_script(link, &call).await?;
+        let ScriptReply { value, is_repeat } = shared.run_script(bucket, link, &call).await?;
         let parts = ReplyReader::of(call.script.name, value)?;
         let (now_us, changed, has_recorded) = read_updated(parts)?;
         check_repeat(is_repeat, changed.as_ref().is_some_and(is_changed))?;
@@ -187,7 +187,7 @@ pub(in crate::store::redis) async fn edit_and_revive(
             new: &new,
             by: Text(edit.by.as_deref()),
             dead_only: true,
-            origin: terms.origin,
+            origin: &terms.origin,
         };
         Ok(terms.call(arguments).with_rows([Edited { id }]))
     };

@@ -18,6 +18,8 @@ use crate::time::DELAY_MAX;
 pub(in crate::store::redis) struct Call {
     pub(in crate::store::redis) script: &'static Script,
     pub(in crate::store::redis) command: Cmd,
+    /// Whether it may write records.
+    pub(in crate::store::redis) has_records: bool,
 }
 
 /// What calls on a bucket share.
@@ -42,7 +44,7 @@ pub(in crate::store::redis) struct CallContext<'a> {
     /// Whether functions are called, and not scripts.
     pub(in crate::store::redis) calls_functions: bool,
     /// The calling process, which is not notified.
-    pub(in crate::store::redis) origin: &'a str,
+    pub(in crate::store::redis) origin: Arc<str>,
 }
 
 impl CallContext<'_> {
@@ -87,7 +89,11 @@ impl CallContext<'_> {
             command.arg(window).arg(sign * records_max);
         }
         arguments.add_to(&mut command);
-        Call { script, command }
+        Call {
+            script,
+            command,
+            has_records: A::HEAD == Head::Ending,
+        }
     }
 }
 

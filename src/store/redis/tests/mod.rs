@@ -1,5 +1,7 @@
 //! Unit tests with real servers and a fake one.
 
+mod apart;
+mod changed;
 mod checks;
 mod scripts;
 mod subscription;

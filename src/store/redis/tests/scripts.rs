@@ -43,7 +43,9 @@ fn the_keys_of_a_script_are_those_that_it_touches() {
     };
     assert_eq!(
         parts("heartbeat"),
-        ["meta", "delay", "ready", "nodes", "held", "requests"]
+        [
+            "meta", "state", "delay", "ready", "nodes", "held", "requests"
+        ]
     );
     assert_eq!(parts("check").len(), PARTS.len(), "all");
     assert_eq!(POLL_MEMBERS.parts(), ["members", "queues", "hub"]);

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::super::hub::notifications::{NotificationCallbacks, Notifications};
+use super::super::hub::origin::Origin;
 use super::super::link::options::ConnectionOptions;
 use super::super::link::url::Target;
 use super::super::script::keys;
@@ -16,14 +18,14 @@ use crate::event::{BucketId, BucketKey};
 
 /// A counter of callbacks.
 #[derive(Default)]
-struct Counts {
+pub(super) struct Counts {
     buckets: Mutex<BTreeMap<BucketKey, u64>>,
     /// Those that nobody needs.
     idle: Mutex<BTreeSet<BucketKey>>,
 }
 
 impl Counts {
-    fn of(&self, bucket: &BucketKey) -> u64 {
+    pub(super) fn of(&self, bucket: &BucketKey) -> u64 {
         let buckets = self.buckets.lock();
         buckets.get(bucket).copied().unwrap_or(0)
     }
@@ -33,31 +35,48 @@ fn listen(url: &str) -> (Notifications, Arc<Counts>) {
     listen_with(url, &ConnectionOptions::default())
 }
 
-fn listen_with(url: &str, options: &ConnectionOptions) -> (Notifications, Arc<Counts>) {
+pub(super) fn listen_with(url: &str, options: &ConnectionOptions) -> (Notifications, Arc<Counts>) {
+    listen_as(url, options, &Origin::of("me"))
+}
+
+pub(super) fn listen_as(
+    url: &str,
+    options: &ConnectionOptions,
+    origin: &Origin,
+) -> (Notifications, Arc<Counts>) {
     let target = Target::parse(url).expect(url);
     let counts = Arc::new(Counts::default());
-    let (earlier, idle) = (Arc::clone(&counts), Arc::clone(&counts));
-    let callbacks = NotificationCallbacks {
+    let replaced = watch::channel(0).1;
+    let news = Notifications::open(
+        &target,
+        options,
+        "duly",
+        origin,
+        replaced,
+        callbacks(&counts),
+    );
+    (news, counts)
+}
+
+pub(super) fn callbacks(counts: &Arc<Counts>) -> NotificationCallbacks {
+    let (earlier, idle) = (Arc::clone(counts), Arc::clone(counts));
+    NotificationCallbacks {
         earlier: Box::new(move |bucket| {
             let mut buckets = earlier.buckets.lock();
             *buckets.entry(bucket.clone()).or_default() += 1;
         }),
         called: Box::new(|bucket| panic!("nobody has called for {bucket}")),
         removes_idle: Box::new(move |bucket| idle.idle.lock().remove(bucket)),
-    };
-    (
-        Notifications::open(&target, options, "duly", "me", callbacks),
-        counts,
-    )
+    }
 }
 
-fn bucket(number: u16) -> BucketKey {
+pub(super) fn bucket(number: u16) -> BucketKey {
     let queue = "orders".parse().expect("a name");
     BucketKey::new(queue, BucketId(number))
 }
 
 /// Waits for a condition.
-async fn until(what: &str, holds: impl Fn() -> bool) {
+pub(super) async fn until(what: &str, holds: impl Fn() -> bool) {
     for _ in 0..6_000 {
         if holds() {
             return;
@@ -67,7 +86,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
     panic!("not within 30 s: {what}");
 }
 
-async fn publish(url: &str, bucket: &BucketKey, origin: &str) -> redis::Value {
+pub(super) async fn publish(url: &str, bucket: &BucketKey, origin: &str) -> redis::Value {
     let channel = keys::part("duly", bucket, "wake");
     let said = open(url)
         .await

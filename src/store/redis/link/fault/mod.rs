@@ -94,6 +94,12 @@ impl CallFailure {
         cause.code() == Some("NOSCRIPT") || cause.detail() == Some("Function not found")
     }
 
+    /// Returns whether the user may not call functions, so that the call has not begun.
+    pub(in crate::store::redis) fn denies_functions(&self) -> bool {
+        let names_it = |detail: &str| detail.to_ascii_lowercase().contains("'fcall'");
+        self.cause.code() == Some("NOPERM") && self.cause.detail().is_some_and(names_it)
+    }
+
     /// Returns whether the user may not do it, or the server cannot.
     pub(in crate::store::redis) fn is_of_permission(&self) -> bool {
         let is_unknown = self.cause.detail().is_some_and(|it| it.contains("unknown"));
@@ -127,6 +133,16 @@ pub(in crate::store::redis) fn cause_of(error: &Error) -> Option<&RedisError> {
 /// Returns whether a server is still loading its data, so that it will answer by itself.
 pub(in crate::store::redis) fn is_of_loading(error: &Error) -> bool {
     cause_of(error).is_some_and(|cause| cause.code() == Some("LOADING"))
+}
+
+/// Returns whether a cluster does not serve every slot, as while a replica takes over.
+pub(in crate::store::redis) fn is_of_a_cluster_down(error: &Error) -> bool {
+    cause_of(error).is_some_and(|cause| cause.code() == Some("CLUSTERDOWN"))
+}
+
+/// Returns whether no server has replied.
+pub(in crate::store::redis) fn is_silent(error: &Error) -> bool {
+    cause_of(error).is_none_or(|cause| cause.code().is_none())
 }
 
 /// Returns whether it is what a server has stored, or permits, that failed a call: the same call would

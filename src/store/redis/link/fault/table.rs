@@ -98,7 +98,8 @@ pub(super) static RULES: &[Rule] = &[
     Rule::refused(
         "TRYAGAIN",
         Unavailable,
-        "the bucket is being moved to another node; try again",
+        "the bucket is being moved to another node; if that lasts, the move was interrupted, and \
+         `redis-cli --cluster fix` ends it",
     ),
     Rule::refused(
         "MOVED",

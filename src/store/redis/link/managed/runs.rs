@@ -71,12 +71,19 @@ impl ManagedConnection {
             let asking = pin!(live.send_noted(call, deadline));
             self.watched(&live, asking).await
         };
-        if reply.as_ref().is_err_and(CallFailure::lacks_script) {
+        let denied = reply.as_ref().err().filter(|it| it.denies_functions());
+        if let Some(why) = denied {
+            self.shared.options.functions.refused(why);
+        }
+        if denied.is_some() || reply.as_ref().is_err_and(CallFailure::lacks_script) {
             // Rare, so boxed: every call would be as large.
             let whole = with_text(text, call);
             let (again, repeats) = Box::pin(live.send_noted(&whole, deadline)).await;
             (reply, is_repeat) = (again, is_repeat || repeats);
-            if let Some(library) = library.filter(|_| call.args_iter().next() == Some(FCALL)) {
+            let is_allowed = self.shared.options.functions.is_on();
+            if let Some(library) =
+                library.filter(|_| is_allowed && call.args_iter().next() == Some(FCALL))
+            {
                 Box::pin(self.load(&live, library, call, deadline)).await;
             }
         }

@@ -6,7 +6,7 @@
 mod info;
 mod rights;
 
-use redis::Value;
+use redis::{RedisError, ServerErrorKind, Value};
 
 pub(in crate::store::redis) use self::info::{Info, Version, fields};
 pub(in crate::store::redis) use self::rights::{Permission, Permissions};
@@ -142,11 +142,12 @@ async fn every_slot_is_served(link: &ManagedConnection, target: &Target) -> Resu
     if served == SLOTS {
         return Ok(());
     }
+    let are_assigned = number("cluster_slots_assigned") == Some(SLOTS);
     // A cluster that goes on without some slots is configured so, by cluster-require-full-coverage.
     let is_ok = fields
         .get("cluster_state")
         .is_some_and(|state| state == "ok");
-    if is_ok && number("cluster_slots_assigned") == Some(SLOTS) {
+    if is_ok && are_assigned {
         panics::reported(|| {
             tracing::warn!(
                 "{target} serves {served} of {SLOTS} slots: a master is away, and the buckets that lie \
@@ -155,13 +156,18 @@ async fn every_slot_is_served(link: &ManagedConnection, target: &Target) -> Resu
         });
         return Ok(());
     }
-    Err(Error::new(
+    let error = Error::new(
         ErrorKind::Unavailable,
         format!(
             "{target} serves {served} of {SLOTS} slots; `redis-cli --cluster check` says which \
              are missing"
         ),
-    ))
+    );
+    if !are_assigned {
+        return Err(error); // nobody will take over what no master has
+    }
+    let down = redis::ErrorKind::Server(ServerErrorKind::ClusterDown);
+    Err(error.because(RedisError::from((down, "a master is away"))))
 }
 
 pub(in crate::store::redis) fn unreadable(target: &Target) -> Error {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, PushKind, RedisResult, Value};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
@@ -35,6 +36,7 @@ pub(super) struct SubscriberConnection {
     connection: MultiplexedConnection,
     patience: Duration,
     probe: AbortHandle,
+    probe_now: Arc<Notify>,
 }
 
 impl SubscriberConnection {
@@ -65,7 +67,9 @@ impl SubscriberConnection {
                 Connection::Cluster(_) => return Err(topology::is_a_cluster(target)),
             },
         };
-        let probing = probe(connection.clone(), options.clone(), number, lost);
+        let probe_now = Arc::new(Notify::new());
+        let now = Arc::clone(&probe_now);
+        let probing = probe(connection.clone(), options.clone(), number, (lost, now));
         Ok(Self {
             number,
             node: None,
@@ -73,7 +77,13 @@ impl SubscriberConnection {
             connection,
             patience: options.timeout,
             probe: options.spawn(probing).abort_handle(),
+            probe_now,
         })
+    }
+
+    /// Sends a ping now: what has ended another connection may have ended this one.
+    pub(super) fn probe(&self) {
+        self.probe_now.notify_one();
     }
 
     /// Subscribes; returns how many of the first channels succeeded: all of them unless the server
@@ -125,14 +135,18 @@ async fn probe(
     mut connection: MultiplexedConnection,
     options: ConnectionOptions,
     number: u64,
-    lost: ConnectionLost,
+    (lost, now): (ConnectionLost, Arc<Notify>),
 ) {
     for round in 0_u64.. {
-        sleep(options.probe_every).await;
+        // A server may pause, but not while another connection to it is made anew.
+        let patience = tokio::select! {
+            () = sleep(options.probe_every) => options.timeout,
+            () = now.notified() => options.connect_timeout,
+        };
         let echo = format!("{number}-{round}").into_bytes();
         let mut ping = redis::cmd("PING");
         ping.arg(&echo);
-        let reply = timeout(options.timeout, connection.send_packed_command(&ping)).await;
+        let reply = timeout(patience, connection.send_packed_command(&ping)).await;
         if !matches!(reply, Ok(Ok(Value::BulkString(text))) if text == echo) {
             let _ = lost.send(number);
             return;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 use redis::{PushInfo, PushKind, Value};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use self::task::SubscriptionTask;
@@ -77,13 +77,18 @@ impl<T> Subscription<T> {
 impl<T: Clone + Send + Sync + 'static> Subscription<T> {
     /// Subscribes to the channels that are [added](Self::add), on connections of its own. It never
     /// fails: connecting is retried, and until it succeeds the subscription is not healthy.
+    ///
+    /// It is probed whenever `replaced` changes: another connection to the servers was replaced, and
+    /// one that only receives would find out much later that it has ended as well.
     pub(in crate::store::redis) fn open(
         target: &Target,
         options: &ConnectionOptions,
+        replaced: watch::Receiver<u64>,
         receiver: Box<dyn Receiver<T>>,
     ) -> Self {
         let channels = Arc::new(Channels::new(receiver));
-        let task = SubscriptionTask::new(target.clone(), options.clone(), Arc::clone(&channels));
+        let (target, options_of_task) = (target.clone(), options.clone());
+        let task = SubscriptionTask::new(target, options_of_task, Arc::clone(&channels), replaced);
         let task = options.spawn(task.run()).abort_handle();
         Self { channels, task }
     }

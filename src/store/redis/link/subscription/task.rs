@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use super::Channels;
@@ -36,6 +37,8 @@ pub(super) struct SubscriptionTask<T> {
     next_number: u64,
     lost: ConnectionLost,
     losses: UnboundedReceiver<u64>,
+    /// Changes when another connection of the store was replaced.
+    replaced: watch::Receiver<u64>,
 }
 
 impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
@@ -43,6 +46,7 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
         target: Target,
         options: ConnectionOptions,
         channels: Arc<Channels<T>>,
+        replaced: watch::Receiver<u64>,
     ) -> Self {
         let (lost, losses) = mpsc::unbounded_channel();
         Self {
@@ -56,6 +60,7 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
             next_number: 0,
             lost,
             losses,
+            replaced,
         }
     }
 
@@ -76,11 +81,8 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
                     tokio::select! {
                         () = all.grown.notified() => {}
                         Some(number) = self.losses.recv() => self.forget(number),
-                        _ = checks.tick() => {
-                            self.leave_replaced().await;
-                            // Last, as the channels that it leaves are subscribed to again at once.
-                            self.leave_idle();
-                        }
+                        _ = checks.tick() => self.check().await,
+                        Ok(()) = self.replaced.changed() => self.probe(),
                     }
                 }
                 Err(error) => {
@@ -96,12 +98,29 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
                     {
                         self.channels.subscribed(&channel);
                     }
-                    sleep(RECONNECT.jittered(failures)).await;
+                    tokio::select! {
+                        () = sleep(RECONNECT.jittered(failures)) => {}
+                        _ = checks.tick() => self.check().await,
+                        Ok(()) = self.replaced.changed() => self.probe(),
+                    }
                 }
             }
             while let Ok(number) = self.losses.try_recv() {
                 self.forget(number);
             }
+        }
+    }
+
+    async fn check(&mut self) {
+        self.leave_replaced().await;
+        // Last, as the channels that it leaves are subscribed to again at once.
+        self.leave_idle();
+    }
+
+    /// Has every connection probed at once.
+    fn probe(&self) {
+        for connection in self.connections.values() {
+            connection.probe();
         }
     }
 
@@ -199,7 +218,10 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
             return;
         };
         // A node that says nothing is passed over: there is another one the next time.
-        let nodes = self.slots.as_ref().map(Slots::masters).unwrap_or_default();
+        let nodes = match &self.slots {
+            Some(slots) => slots.masters(),
+            None => self.connections.keys().flatten().cloned().collect(),
+        };
         let nodes: Vec<_> = nodes.into_iter().chain(named).collect();
         let Some(queried) = fastrand::choice(&nodes) else {
             return;

@@ -133,6 +133,31 @@ async fn sentinels_lead_to_the_new_master_after_a_failover() {
     );
 }
 
+/// Its host is gone, and it says nothing.
+#[tokio::test]
+async fn a_sentinel_that_says_nothing_keeps_no_other_from_being_asked() {
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let servers = Sentinels::start();
+    let (scheme, rest) = ("redis-sentinel://", servers.url());
+    let rest = rest.strip_prefix(scheme).expect("a form");
+    let silent = pretend::server(Act::Hang).await;
+    let silent = silent.strip_prefix("redis://").expect("a form");
+    let target = Target::parse(&format!("{scheme}{silent},{rest}")).expect("a URL");
+    let options = ConnectionOptions {
+        connect_timeout: PATIENCE,
+        timeout: 4 * PATIENCE,
+        ..ConnectionOptions::of(&target)
+    };
+    let began = Instant::now();
+    let link = ManagedConnection::open(&target, &options).await;
+    let link = link.expect("another one names the master");
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    for _ in 0..3 {
+        count(&link, "k").await.expect("it is the master");
+    }
+    assert_eq!(*link.connections().borrow(), 1, "it stays");
+}
+
 #[tokio::test]
 async fn a_sentinel_that_still_names_the_old_master_is_not_believed() {
     let (master, old) = (Redis::start(more(&[])), Redis::start(more(&[])));

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::node::{Calls, Node, send};
 use super::retry::{RetryDecision, is_done_in_part, is_of_the_connection};
 use super::slots::{Slots, ask_slots};
-use super::{Pushes, late, reply_by};
+use super::{HEDGE, Pushes, late, reply_by};
 use crate::backoff::Backoff;
 use crate::panics;
 use crate::store::redis::link::options::ConnectionOptions;
@@ -32,9 +32,6 @@ const RETRIES: u32 = 6;
 const WAITS: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(200));
 /// Slots that were read within this time are not read again.
 const FRESH: Duration = Duration::from_millis(50);
-/// After this time another node is queried for the slots as well.
-const HEDGE: Duration = Duration::from_millis(100);
-
 /// A connection to every node of a cluster; its clones share it.
 #[derive(Clone)]
 pub(in crate::store::redis) struct Cluster(Arc<Inner>);

@@ -14,6 +14,7 @@ mod tls;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
 use redis::cluster_routing::Slot;
@@ -33,6 +34,9 @@ use super::fault::{CallFailure, Stage};
 use super::options::ConnectionOptions;
 use super::url::{Address, Login, Place, Target};
 use crate::error::{Error, Result};
+
+/// After this time another server is asked as well.
+const HEDGE: Duration = Duration::from_millis(100);
 
 /// The bound of the request channel; further calls wait for a place.
 const CALLS_QUEUED: usize = 1024;

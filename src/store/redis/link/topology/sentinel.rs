@@ -4,14 +4,19 @@
 //! wanted, and connects to that one twice, for its role and for use. Its connections have the
 //! package's own timeouts instead of the store's.
 
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, ErrorKind as Theirs, IntoConnectionInfo, RedisError, RedisResult, Value,
-    cmd,
+    AsyncConnectionConfig, ErrorKind as Theirs, IntoConnectionInfo, PushKind, RedisError,
+    RedisResult, Value, cmd,
 };
 use tokio::time::timeout;
 
-use super::{Connection, Pushes, accepted, client, dial, late, settings, tcp, unreachable};
+use super::{Connection, HEDGE, Pushes, accepted, client, dial, late, settings, tcp, unreachable};
 use crate::error::{Error, Result};
 use crate::store::redis::link::options::ConnectionOptions;
 use crate::store::redis::link::url::{Address, Login, Target};
@@ -26,17 +31,33 @@ pub(super) struct SentinelMaster<'a> {
 
 impl SentinelMaster<'_> {
     /// Queries the sentinels in order, until one names a server that reports that it is the master:
-    /// during a failover some do not know it yet.
+    /// during a failover some do not know it yet. While one says nothing, the next is queried, too.
     pub(super) async fn connect(
         &self,
         sentinels: &[Address],
         pushes: Pushes,
     ) -> Result<Connection> {
-        let mut last = None;
-        for sentinel in sentinels {
-            match self.try_sentinel(sentinel, pushes.clone()).await {
-                Ok(connection) => return Ok(Connection::Single(connection)),
-                Err(error) => last = Some((sentinel, error)),
+        let (mut rest, mut last) = (sentinels.iter(), None);
+        let mut tries = FuturesUnordered::new();
+        loop {
+            if let Some(sentinel) = rest.next() {
+                let passage = Passage::before(pushes.clone());
+                let said = passage.pushes();
+                let trying = self.try_sentinel(sentinel, said);
+                tries.push(async move { (sentinel, passage, trying.await) });
+            }
+            let ended = match rest.len() {
+                0 => tries.next().await,
+                _ => timeout(HEDGE, tries.next()).await.unwrap_or(None),
+            };
+            match ended {
+                Some((_, passage, Ok(connection))) => {
+                    passage.open();
+                    return Ok(Connection::Single(connection));
+                }
+                Some((sentinel, _, Err(error))) => last = Some((sentinel, error)),
+                None if rest.len() == 0 => break,
+                None => {}
             }
         }
         let (sentinel, error) = last.ok_or_else(|| Error::invalid("no sentinel was named"))?;
@@ -46,9 +67,12 @@ impl SentinelMaster<'_> {
 
     /// Returns whether any of them names a server, even a wrong one.
     pub(super) async fn is_known_to_any(&self, sentinels: &[Address]) -> bool {
-        for sentinel in sentinels {
-            let asking = timeout(self.options.connect_timeout, self.ask(sentinel));
-            if matches!(asking.await, Ok(Ok(_))) {
+        let queries = sentinels
+            .iter()
+            .map(|sentinel| timeout(self.options.connect_timeout, self.ask(sentinel)));
+        let mut queries: FuturesUnordered<_> = queries.collect();
+        while let Some(named) = queries.next().await {
+            if matches!(named, Ok(Ok(_))) {
                 return true;
             }
         }
@@ -103,6 +127,46 @@ impl SentinelMaster<'_> {
             ))
         })?;
         Ok(Address { host, port })
+    }
+}
+
+/// What one of several connections receives: it is passed on if that is the one which is used.
+struct Passage(Arc<Mutex<PassageState>>, Pushes);
+
+enum PassageState {
+    Closed { has_ended: bool },
+    Open,
+}
+
+impl Passage {
+    fn before(pushes: Pushes) -> Self {
+        Self(
+            Arc::new(Mutex::new(PassageState::Closed { has_ended: false })),
+            pushes,
+        )
+    }
+
+    /// Returns the callback for the connection.
+    fn pushes(&self) -> Pushes {
+        let (state, pushes) = (Arc::clone(&self.0), self.1.clone());
+        Pushes::new(move |push| {
+            match &mut *state.lock() {
+                PassageState::Closed { has_ended } => {
+                    *has_ended |= push.kind == PushKind::Disconnection;
+                    return;
+                }
+                PassageState::Open => {}
+            }
+            pushes.tell(push);
+        })
+    }
+
+    /// Passes on what comes from now on, and the end if it has come.
+    fn open(self) {
+        let before = std::mem::replace(&mut *self.0.lock(), PassageState::Open);
+        if matches!(before, PassageState::Closed { has_ended: true }) {
+            self.1.disconnected();
+        }
     }
 }
 
