@@ -284,3 +284,64 @@ fn keep(store: &EmbeddedStore, count: u64) {
         ..Keep::default()
     });
 }
+
+/// What is said of every bucket takes the place of that of names that are not used any more: it
+/// closed each of them in a process, and none in the next one.
+#[test]
+fn every_bucket_is_as_open_before_a_restart_as_after_it() {
+    let place = Place::new();
+    let forgets_at_once = DedupWindow {
+        keep_for: Duration::ZERO,
+        max: 0,
+        ..DedupWindow::default()
+    };
+    let open = |span| {
+        place.clock.set(START + span);
+        let options = place.options().window(forgets_at_once);
+        EmbeddedStore::open_with(place.path(), options).expect("a store")
+    };
+    let bucket = |name: &str| BucketKey::new(name.parse().expect("a legal name"), BucketId(0));
+    let pushed = |store: &EmbeddedStore, name: &str, made: Duration, n| {
+        let mut new = event(n, When::After(DAY), 3);
+        let envelope = Arc::make_mut(&mut new.envelope);
+        envelope.id = EventId::from_parts(START + made, BucketId(0), n);
+        envelope.queue = bucket(name).queue;
+        let bucket = bucket(name);
+        let push = StoreOp::push(vec![new]).apply(store, &bucket);
+        push.now_or_never().expect("at once").expect("a push")[0].verdict
+    };
+    let cancel = |store: &EmbeddedStore, name: &str, made: Duration, n| {
+        let id = EventId::from_parts(START + made, BucketId(0), n);
+        let cancel = store.apply(&bucket(name), StoreOp::Cancel { id });
+        cancel.now_or_never().expect("at once").expect("a cancel");
+    };
+    let (early, ahead, right) = (Duration::ZERO, NEAR, NEAR / 4);
+    let store = open(early);
+    let _ = pushed(&store, "waits", early, 1);
+    for n in 0..150 {
+        let _ = pushed(&store, &format!("old-{n}"), early, 1);
+    }
+    drop(store);
+    let store = open(ahead);
+    for n in 0..300 {
+        let name = format!("gone-{n}");
+        let _ = pushed(&store, &name, ahead, 1);
+        cancel(&store, &name, ahead, 1);
+    }
+    drop(store);
+    let store = open(right);
+    assert_eq!(pushed(&store, "new", right, 1), PushOutcome::TooOld);
+    for n in 0..150 {
+        cancel(&store, &format!("old-{n}"), early, 1);
+    }
+    let verdicts = |store: &EmbeddedStore, n| {
+        let names = ["waits", "new", "gone-299", "old-149"];
+        names.map(|name| pushed(store, name, right + Duration::from_secs(1), n))
+    };
+    place.clock.set(START + right + Duration::from_secs(2));
+    let before = verdicts(&store, 8);
+    drop(store);
+    let store = open(right + Duration::from_secs(2));
+    assert_eq!(before, verdicts(&store, 9));
+    assert_eq!(before[..2], [PushOutcome::Accepted; 2]);
+}

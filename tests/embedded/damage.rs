@@ -93,13 +93,17 @@ fn a_unique_key_that_stayed_taken_is_not_believed_when_it_is_damaged() {
     let delivery = fetch(&store, 1).remove(0);
     assert!(settle(&store, &delivery, AttemptOutcome::Ack).expect("a settle"));
     drop(store);
-    meddle(&place, "UPDATE uniques SET until = until + 1");
-    let store = place.open();
-    assert_eq!(damaged(&store).len(), 1);
-    let pushed = push(&store, unique(2)).expect("a push");
-    assert_eq!(pushed.verdict, PushOutcome::Accepted);
-    drop(store);
-    assert_eq!(damaged(&place.open()).len(), 1, "it is found once");
+    // Also where the damage is in what names its row.
+    for change in ["until = until + 1", "queue = CAST(x'ff' AS TEXT)"] {
+        let found = damaged(&place.open()).len();
+        meddle(&place, &format!("UPDATE uniques SET {change}"));
+        let store = place.open();
+        assert_eq!(damaged(&store).len(), found + 1);
+        let n = 2 + found as u64;
+        end(&store, unique(n)); // the key is free, and is taken again
+        drop(store);
+        assert_eq!(damaged(&place.open()).len(), found + 1, "it is found once");
+    }
 }
 
 #[test]
@@ -205,8 +209,11 @@ fn a_name_that_is_no_text_any_more_keeps_no_store_from_opening() {
     let store = place.open();
     let controls = store.controls().now_or_never().expect("ready");
     assert!(controls.expect("they can be read").is_empty());
-    assert!(!damaged(&store).is_empty());
+    let found = damaged(&store).len();
+    assert!(found > 0);
     assert_eq!(fetch(&store, 1).len(), 1);
+    drop(store);
+    assert_eq!(damaged(&place.open()).len(), found, "it is found once");
 }
 
 /// Handles `many` events.

@@ -13,7 +13,7 @@ use duly::time::{Timestamp, When};
 use duly::{EventId, Unique};
 use futures_util::FutureExt;
 
-use crate::embedded::damage::{handle, history, meddle};
+use crate::embedded::damage::{damaged, handle, history, meddle};
 use crate::embedded::harness::*;
 
 /// The `n`th event under an id that tells no time.
@@ -256,4 +256,56 @@ fn what_expires_while_nobody_fetches_is_on_record() {
     };
     ask(&store, reap).expect("a reap");
     assert_eq!(history(&store), [2, 1]);
+}
+
+/// Also where nobody has looked at its bucket since: a push may be the first thing of a process.
+#[test]
+fn an_id_is_new_to_the_first_push_when_its_tombstone_has_reached_its_greatest_age() {
+    let place = Place::new();
+    let store = place.open();
+    end(&store, named(1, "weekly"));
+    drop(store);
+    place.clock.advance(Duration::from_secs(24 * 3_600 - 1));
+    let store = place.open();
+    let again = PushOutcome::Duplicate(named(1, "").envelope.id);
+    assert_eq!(verdict(&store, named(1, "weekly")), again);
+    drop(store);
+    place.clock.advance(Duration::from_secs(2));
+    let store = place.open();
+    end(&store, named(1, "weekly"));
+    assert_eq!(verdict(&store, named(1, "weekly")), again);
+    assert_eq!(store.check(), Ok(()));
+}
+
+/// A row of tombstones may stay in the file longer than they count.
+#[test]
+fn a_tombstone_that_has_reached_its_greatest_age_sets_no_event_aside() {
+    let place = Place::new();
+    let store = place.open();
+    end(&store, named(1, "weekly"));
+    drop(store);
+    let before = rusqlite::Connection::open(place.path()).expect("the file");
+    let row = before.query_row("SELECT * FROM tombstones", [], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+    });
+    let row: (i64, i64, Vec<u8>, i64) = row.expect("a row");
+    drop(before);
+    place.clock.advance(Duration::from_secs(25 * 3_600));
+    let store = place.open();
+    let again = named(1, "weekly");
+    assert_eq!(verdict(&store, again.clone()), PushOutcome::Accepted);
+    drop(store);
+    let after = rusqlite::Connection::open(place.path()).expect("the file");
+    after.execute("DELETE FROM tombstones", []).expect("rows");
+    let back = "INSERT INTO tombstones VALUES (?1, ?2, ?3, ?4)";
+    assert_eq!(after.execute(back, row).expect("a row"), 1);
+    drop(after);
+    for _ in 0..2 {
+        let store = place.open();
+        assert_eq!(store.check(), Ok(()));
+        assert!(damaged(&store).is_empty());
+        let known = PushOutcome::Duplicate(again.envelope.id);
+        assert_eq!(verdict(&store, again.clone()), known);
+        assert_eq!(stats(&store).scheduled + stats(&store).ready, 1);
+    }
 }

@@ -211,3 +211,27 @@ fn a_data_file_that_was_cut_to_nothing_is_not_taken_for_a_new_one() {
     fs::write(copy.path(), b"").expect("a cut");
     assert_eq!(copy.open_error().kind(), ErrorKind::Corrupt);
 }
+
+/// A file system that compresses, or stores equal blocks once, would keep no room for anything else.
+#[test]
+fn the_reserve_takes_the_room_that_it_has() {
+    let place = Place::new();
+    let options = place.options().reserve_bytes(2 << 20);
+    let _store = EmbeddedStore::open_with(place.path(), options).expect("a store");
+    let reserve = fs::read(place.directory.path().join("duly.db-reserve")).expect("the reserve");
+    assert_eq!(reserve.len(), 2 << 20);
+    let (blocks, _) = reserve.as_chunks::<4_096>();
+    let mut starts = std::collections::HashSet::new();
+    for block in blocks {
+        let mut values = [false; 256];
+        block
+            .iter()
+            .for_each(|byte| values[usize::from(*byte)] = true);
+        let values = values.iter().filter(|is_there| **is_there).count();
+        assert!(values > 240, "a block has {values} of 256 values");
+        assert!(starts.insert(&block[..8]), "two blocks are equal");
+    }
+    // What is near enough to be compressed together.
+    let (first, second) = (&reserve[64..4_096], &reserve[4_096..1 << 20]);
+    assert!(!second.windows(64).any(|part| part == &first[..64]));
+}

@@ -236,6 +236,7 @@ fn a_change_that_finds_no_room_is_answered_and_written_when_there_is_some() {
 #[allow(clippy::print_stdout)] // it talks to its parent
 async fn changes_without_room() {
     use duly::store::operation::{Reply, StoreOp};
+    const LONG: usize = 3_000_000;
     let Some(path) = child::path() else { return };
     let options = EmbeddedOptions::new().reserve_bytes(0);
     let store = EmbeddedStore::open_with(&path, options).expect("a store");
@@ -245,23 +246,21 @@ async fn changes_without_room() {
     };
     push(1..21).await.expect("there is room");
     let ballast = ballast(&path);
-    // Until one finds no room: each payload is longer than what it replaces.
-    let mut error = None;
-    for n in 1..21 {
-        let update = StoreOp::Update {
-            id: id(n),
-            payload: Payload::from(vec![2; 500_000]),
-            by: None,
-            dead_only: false,
-        };
-        let limit = std::time::Duration::from_secs(60);
-        let answer = tokio::time::timeout(limit, store.apply(&key(), update)).await;
-        if let Err(unknown) = answer.expect("an answer") {
-            error = Some((n, unknown));
-            break;
-        }
-    }
-    let (last, error) = error.expect("one finds no room");
+    // Nobody knows yet that the disk is full, and so it is decided.
+    let update = |n, bytes| StoreOp::Update {
+        id: id(n),
+        payload: Payload::from(vec![2; bytes]),
+        by: None,
+        dead_only: false,
+    };
+    let limit = std::time::Duration::from_secs(60);
+    let updated = store.apply(&key(), update(1, LONG));
+    let updated = tokio::time::timeout(limit, updated).await;
+    let error = updated.expect("an answer").expect_err("there is no room");
+    // What brings a payload is refused from then on, and leaves the room to what handlers say.
+    let refused = store.apply(&key(), update(2, 10)).await;
+    let refused = refused.expect_err("there is no room");
+    assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
     assert!(
         error.to_string().contains("full to the last byte"),
@@ -277,11 +276,11 @@ async fn changes_without_room() {
         assert!(tries < 3_000, "pushes do not work again");
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    let answer = store.apply(&key(), StoreOp::Get { id: id(last) }).await;
+    let answer = store.apply(&key(), StoreOp::Get { id: id(1) }).await;
     let Reply::Snapshot(Some(found)) = answer.expect("a look").reply else {
-        panic!("event {last} is lost")
+        panic!("the event is lost")
     };
-    assert_eq!(found.body.expect("it waits").payload.len(), 500_000);
+    assert_eq!(found.body.expect("it waits").payload.len(), LONG);
     store.close().await.expect("a close");
     println!("passed");
 }

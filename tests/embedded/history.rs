@@ -36,6 +36,14 @@ fn ack_all(store: &EmbeddedStore, request: u64) {
     }
 }
 
+/// Pushes the `n`th event under an id of now: one of days ago is too old.
+fn push_new(place: &Place, store: &EmbeddedStore, n: u64) {
+    let mut new = event(n, When::Now, 3);
+    let now = Timestamp::from_micros_up(place.clock.wall_us());
+    Arc::make_mut(&mut new.envelope).id = EventId::from_parts(now, key().bucket, n);
+    assert_eq!(verdict(store, new), PushOutcome::Accepted);
+}
+
 #[test]
 fn records_are_read_in_pages_and_survive_a_new_start() {
     let place = Place::new();
@@ -153,7 +161,8 @@ fn records_are_kept_for_so_long_and_no_clock_empties_the_store() {
     assert_eq!(history(&store), (6..=10).collect::<Vec<_>>());
     // A clock that jumps ahead: all of it is too old, and most of it stays.
     place.clock.advance(1_000 * HOUR);
-    handle(&store, 11, 1);
+    push_new(&place, &store, 11);
+    ack_all(&store, 11);
     let left = history(&store);
     assert!((3..=6).contains(&left.len()), "{left:?}");
 }
@@ -178,7 +187,8 @@ fn an_open_removes_nothing_before_it_is_known_what_is_kept() {
         store.records().expect("its records").keep(everything);
         handle(&store, 1, 10);
         place.clock.advance(days * DAY);
-        handle(&store, 11, 1);
+        push_new(&place, &store, 11);
+        ack_all(&store, 11);
         let mut left: Vec<_> = (1..=11).collect();
         let mut minutes = vec![10, 1];
         drop(store);
@@ -186,12 +196,7 @@ fn an_open_removes_nothing_before_it_is_known_what_is_kept() {
             let store = place.open();
             store.records().expect("its records").keep(everything);
             let more = 10 * request..10 * request + interrupted;
-            for n in more.clone() {
-                let mut new = event(n, When::Now, 3);
-                let now = Timestamp::from_micros_up(place.clock.wall_us());
-                Arc::make_mut(&mut new.envelope).id = EventId::from_parts(now, key().bucket, n);
-                assert_eq!(verdict(&store, new), PushOutcome::Accepted);
-            }
+            more.clone().for_each(|n| push_new(&place, &store, n));
             for delivery in fetch(&store, request) {
                 if more.contains(&delivery.id.entropy()) {
                     store.starting(&key().queue, &[&delivery]).expect("a note");

@@ -231,8 +231,8 @@ fn a_start_counts_although_the_revive_before_it_was_never_written() {
 fn a_start_counts_although_the_reschedule_before_it_was_never_written() {
     let place = Place::new();
     let store = place.open();
-    let later = When::After(Duration::from_secs(3_600));
-    push(&store, event(1, later, 3)).expect("a push");
+    let hour = Duration::from_secs(3_600);
+    push(&store, event(1, When::After(hour), 3)).expect("a push");
     drop(store);
     let now = StoreOp::Reschedule {
         id: id(1),
@@ -240,7 +240,7 @@ fn a_start_counts_although_the_reschedule_before_it_was_never_written() {
     };
     let store = starts_by_what_was_never_written(&place, now);
     let found = get(&store, 1).expect("it is there");
-    assert_eq!((found.tries, found.due), (1, START));
+    assert_eq!((found.tries, found.due), (1, START + hour));
     let last = records(&store).pop().expect("a record");
     assert_eq!((last.outcome, last.due), (Outcome::LeaseLost, START));
 }

@@ -2,20 +2,18 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use duly::ErrorKind;
 use duly::store::EmbeddedStore;
 use duly::store::operation::{Fetch, Reply, StoreOp};
-use tracing::span::{self, Attributes};
-use tracing::subscriber::NoSubscriber;
-use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 use crate::embedded::damage::{damaged, is_said_well};
 use crate::embedded::full::big;
 use crate::embedded::harness::*;
+use crate::embedded::subscriber::AtEachLine;
 
 /// A store that reads each body from its file.
 fn without_a_cache(place: &Place) -> EmbeddedStore {
@@ -29,34 +27,6 @@ fn execute(place: &Place, sql: &str) {
     file.execute_batch(sql).expect("it is done");
 }
 
-/// Asks the store for its counts at each line of the log.
-struct Asks(Weak<EmbeddedStore>, Arc<AtomicUsize>);
-
-impl Subscriber for Asks {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("duly")
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, _: &Event<'_>) {
-        if let Some(store) = self.0.upgrade() {
-            let leased = stats(&store).leased; // for ever, under the lock of its bucket
-            self.1.store(leased, Ordering::Relaxed);
-        }
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
-
 #[test]
 fn a_subscriber_may_ask_the_store_that_tells_it_of_damage() {
     let place = Place::new();
@@ -67,13 +37,15 @@ fn a_subscriber_may_ask_the_store_that_tells_it_of_damage() {
         "UPDATE events SET body = zeroblob(100) WHERE row = 2",
     );
     let leased = Arc::new(AtomicUsize::new(0));
-    let asks = Asks(Arc::downgrade(&store), Arc::clone(&leased));
-    // Beside a single one, a line that another thread reaches first is disabled for all.
-    let _second = Dispatch::new(NoSubscriber::default());
-    tracing::subscriber::with_default(asks, || {
-        let delivered: Vec<_> = fetch(&store, 1).iter().map(|it| it.id).collect();
-        assert_eq!(delivered, [id(1), id(3)]);
+    let asks = (Arc::downgrade(&store), Arc::clone(&leased));
+    let _heard = AtEachLine::call(move || {
+        if let Some(store) = asks.0.upgrade() {
+            let leased = stats(&store).leased; // for ever, under the lock of its bucket
+            asks.1.store(leased, Ordering::Relaxed);
+        }
     });
+    let delivered: Vec<_> = fetch(&store, 1).iter().map(|it| it.id).collect();
+    assert_eq!(delivered, [id(1), id(3)]);
     assert_eq!(
         leased.load(Ordering::Relaxed),
         2,

@@ -48,6 +48,15 @@ pub(super) enum Change {
     Erased(Vec<Cursor>),
     /// Something was set of a queue.
     Controlled { queue: String, control: Control },
+    /// A damaged row of a table goes, by its number: what names it may be damaged as well.
+    Unnamed { table: NamedRows, number: i64 },
+}
+
+/// A table whose rows have names of their own.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NamedRows {
+    Controls,
+    Uniques,
 }
 
 /// All changes of one operation, in the order of its decisions.

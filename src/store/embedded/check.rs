@@ -12,6 +12,7 @@ use crate::store::damage::{CheckTask, Damage, DamageKind};
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::{schema, sqlite};
 use crate::store::future::StoreFuture;
+use crate::time::Timestamp;
 
 /// The most faults that SQLite lists of a file.
 const FAULTS_MAX: u32 = 100;
@@ -32,16 +33,6 @@ impl Shared {
                 })?;
             let ended = |_gone| Error::new(ErrorKind::Unavailable, "the check ended half-way");
             let mut found = answered.await.map_err(ended)??;
-            let aside = shared.reading.run(|reader| reader.damaged()).await?;
-            task.add_looked(aside.len() as u64);
-            found.extend(aside.into_iter().map(|row| Damage {
-                id: row.id,
-                found: Some(row.found),
-                ..Damage::new(
-                    DamageKind::SetAside,
-                    format!("was set aside at {}: {}", row.found, row.why),
-                )
-            }));
             if shared.space.is_full() {
                 found.push(Damage::new(
                     DamageKind::Settings,
@@ -72,13 +63,38 @@ fn faults(path: &Path, task: &CheckTask) -> Result<Vec<Damage>> {
     let mut found: Vec<Damage> = faults
         .map(|fault| Damage::new(DamageKind::File, fault))
         .collect();
-    match bodies(&connection, task) {
-        Ok(damaged) => found.extend(damaged),
-        Err(error) if is_damage(&error) && !found.is_empty() => {}
-        Err(error) => {
-            let faults = or_fault(error)?.into_iter();
-            found.extend(faults.map(|fault| Damage::new(DamageKind::File, fault)));
+    for rows in [bodies, set_aside] {
+        match rows(&connection, task) {
+            Ok(damaged) => found.extend(damaged),
+            Err(error) if is_damage(&error) && !found.is_empty() => {}
+            Err(error) => {
+                let faults = or_fault(error)?.into_iter();
+                found.extend(faults.map(|fault| Damage::new(DamageKind::File, fault)));
+            }
         }
+    }
+    Ok(found)
+}
+
+/// Returns what was set aside, the latest first.
+fn set_aside(connection: &Connection, task: &CheckTask) -> rusqlite::Result<Vec<Damage>> {
+    let select = "SELECT found, why, body FROM damaged ORDER BY number DESC";
+    let mut statement = connection.prepare(select)?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        task.add_looked(1);
+        let at = Timestamp::from_millis(row.get::<_, i64>(0)?.cast_unsigned());
+        let (why, body) = (row.get::<_, String>(1)?, row.get_ref(2)?);
+        let damage = Damage {
+            id: wire::id_in(body.as_blob().unwrap_or_default()),
+            found: Some(at),
+            ..Damage::new(
+                DamageKind::SetAside,
+                format!("was set aside at {at}: {why}"),
+            )
+        };
+        task.list(&mut found, damage);
     }
     Ok(found)
 }

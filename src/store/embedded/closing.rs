@@ -26,14 +26,15 @@ impl Shared {
     /// Acknowledges nothing any more, and says so to everyone who waits.
     pub(super) fn stop(&self, stop: StopReason) {
         let stop = Arc::new(stop);
-        let first = self.stop.get_or_init(|| {
+        let first = self.stop.get_or_init(|| Arc::clone(&stop));
+        self.pending
+            .abandon(&CommitResult::Stopped(Arc::clone(first)));
+        // Last: a subscriber may call the store, which fails by then.
+        if Arc::ptr_eq(first, &stop) {
             panics::reported(|| {
                 tracing::error!(error = %stop.closed(), "embedded store stopped after a failure");
             });
-            stop
-        });
-        self.pending
-            .abandon(&CommitResult::Stopped(Arc::clone(first)));
+        }
     }
 
     pub(super) fn why_closed(&self) -> Error {

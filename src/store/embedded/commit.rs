@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::codec::wire;
-use crate::event::{Envelope, Payload};
+use crate::event::{BucketKey, Envelope, Payload};
 use crate::record::Record;
 use crate::sqlite::overwrite_deleted;
 use crate::sqlite::records::{self, Arrival, Load, QueueNumbers};
-use crate::store::embedded::change::{Change, Changes};
+use crate::store::embedded::change::{Change, Changes, NamedRows};
 use crate::store::embedded::counts::Counts;
 use crate::store::embedded::log_size::LogSize;
 use crate::store::embedded::retention::Retention;
@@ -34,6 +34,8 @@ pub(super) struct Committer {
     pub(super) log: LogSize,
     /// A watermark of every bucket that was written, and is not yet that of those in memory.
     pub(super) raised: Option<Timestamp>,
+    /// As it was before and is now, where it was lowered.
+    pub(super) lowered: Option<(Timestamp, Timestamp)>,
     /// Whether the bytes of what is deleted are overwritten in the file.
     overwrites: bool,
 }
@@ -49,6 +51,7 @@ impl Committer {
             retention: None,
             log,
             raised: None,
+            lowered: None,
             overwrites: false,
         }
     }
@@ -93,6 +96,7 @@ impl Committer {
         match written {
             Ok((ended, tombstones)) => {
                 self.raised = self.raised.max(tombstones.raised);
+                self.lowered = tombstones.lowered.or(self.lowered);
                 self.tombstones.committed(tombstones);
                 let bytes = counts.bytes - self.counts.bytes;
                 self.counts = counts;
@@ -112,6 +116,11 @@ impl Committer {
                 Err(failure)
             }
         }
+    }
+
+    /// Whether a bucket has this watermark as its own.
+    pub(super) fn says(&self, bucket: &BucketKey, until: Timestamp) -> bool {
+        self.tombstones.until(Some(bucket)) == Some(until)
     }
 
     /// Whether there are more records to remove than one commit does.
@@ -196,6 +205,13 @@ impl<'a, 'b> Transaction<'a, 'b> {
                     Change::Erased(places) => records::erase(self.connection, places)?,
                     Change::Controlled { queue, control } => {
                         controls::write(self.connection, queue, control)?;
+                    }
+                    Change::Unnamed { table, number } => {
+                        let remove = match table {
+                            NamedRows::Controls => "DELETE FROM controls WHERE rowid = ?1",
+                            NamedRows::Uniques => "DELETE FROM uniques WHERE rowid = ?1",
+                        };
+                        self.connection.execute(remove, [number])?;
                     }
                 }
             }

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, params};
 use crate::event::QueueName;
 use crate::panics;
 use crate::store::control::Control;
-use crate::store::embedded::change::{Change, Changes};
+use crate::store::embedded::change::{Change, Changes, NamedRows};
 use crate::store::embedded::sums;
 
 /// Writes what is set of a queue; where nothing is, its row goes.
@@ -41,7 +41,7 @@ pub(super) fn read(
     connection: &Connection,
     changes: &mut Changes,
 ) -> rusqlite::Result<BTreeMap<QueueName, Control>> {
-    let mut statement = connection.prepare("SELECT * FROM controls ORDER BY queue")?;
+    let mut statement = connection.prepare("SELECT *, rowid FROM controls ORDER BY queue")?;
     let mut rows = statement.query([])?;
     let mut controls = BTreeMap::new();
     while let Some(row) = rows.next()? {
@@ -49,14 +49,14 @@ pub(super) fn read(
             controls.insert(queue, control);
             continue;
         }
-        // A damaged name may be no text at all. Then its row cannot be named either, and stays.
+        // A damaged name may be no text at all.
         let queue = row.get_ref(0)?.as_bytes_or_null().unwrap_or_default();
         let queue = String::from_utf8_lossy(queue.unwrap_or_default()).into_owned();
         let why = format!("what was set of queue {queue:?} is damaged: nothing is set of it now");
         panics::reported(|| tracing::error!(%why, "embedded store damaged"));
         changes.list.push(Change::Lost { why });
-        let control = Control::default();
-        changes.list.push(Change::Controlled { queue, control });
+        let (table, number) = (NamedRows::Controls, row.get(6)?);
+        changes.list.push(Change::Unnamed { table, number });
     }
     Ok(controls)
 }

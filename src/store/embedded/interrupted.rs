@@ -48,6 +48,11 @@ impl InterruptedAttempts {
         }
     }
 
+    /// When they are found to be unsettled.
+    pub(super) fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// Records of attempts that were due before then may be gone.
     pub(super) fn recorded_from(&mut self, time: Timestamp) {
         self.recorded_from = time;
@@ -92,16 +97,26 @@ impl InterruptedAttempts {
             }
             if restored.dead_at.take().is_some() {
                 (restored.tries, restored.interruptions) = (0, 0);
+                restored.due = start.due;
             }
             while restored.dead_at.is_none() && restored.tries < start.attempt {
-                restored.due = start.due;
-                self.count_one(key, restored, changes);
+                // A reschedule may have been acknowledged since: the note of a release, on which it
+                // followed, is not synced.
+                restored.due = restored.due.max(start.due);
+                self.count_one(key, start.due, restored, changes);
             }
         }
     }
 
-    /// Its handler had started and nobody knows how it ended: it may have killed the process.
-    fn count_one(&self, key: &BucketKey, restored: &mut Restored<i64>, changes: &mut Changes) {
+    /// Its handler had started, due at `begun`, and nobody knows how it ended: it may have killed the
+    /// process.
+    fn count_one(
+        &self,
+        key: &BucketKey,
+        begun: Timestamp,
+        restored: &mut Restored<i64>,
+        changes: &mut Changes,
+    ) {
         restored.tries = restored.tries.saturating_add(1);
         let (row, tries) = (Row::new(restored.body, restored.id), restored.tries);
         let (due, interruptions) = (restored.due, restored.interruptions);
@@ -122,7 +137,7 @@ impl InterruptedAttempts {
             attempt: tries,
             outcome: Outcome::LeaseLost,
             cause: Some(Cause::LeaseLost),
-            due: restored.due,
+            due: begun,
             stages: Stages {
                 finished_us: self.now.as_micros(),
                 ..Stages::default()

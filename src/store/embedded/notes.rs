@@ -1,5 +1,7 @@
 //! Notes of starts and of releases, which say after a crash whether an attempt counts.
 
+use std::io;
+
 use crate::core::engine::Bucket;
 use crate::core::op::Delivery;
 use crate::error::Result;
@@ -17,7 +19,7 @@ impl Shared {
             return Err(self.why_closed());
         }
         let starts = deliveries.iter().copied().map(Start::of_delivery);
-        let shortage = |noted: &std::io::Result<()>| noted.as_ref().err().and_then(Shortage::of_io);
+        let shortage = |noted: &io::Result<()>| noted.as_ref().err().and_then(Shortage::of_io);
         let mut notes = self.starts();
         let mut noted = notes.note(starts.clone());
         if shortage(&noted) == Some(Shortage::Space) {
@@ -38,8 +40,8 @@ impl Shared {
     }
 
     /// Notes that these events were released, before anyone can lease one of them again. Where that
-    /// fails, their attempts count if the process ends now.
-    pub(super) fn hand_back(&self, bucket: &Bucket<i64>, ids: &[EventId]) {
+    /// fails, their attempts count if the process ends now; [`handed_back`](Self::handed_back) says so.
+    pub(super) fn hand_back(&self, bucket: &Bucket<i64>, ids: &[EventId]) -> io::Result<()> {
         let starts = ids.iter().filter_map(|id| {
             let found = bucket.get(*id)?;
             matches!(found.state, State::Scheduled | State::Ready).then(|| Start {
@@ -49,7 +51,11 @@ impl Shared {
             })
         });
         let starts: Vec<_> = starts.collect();
-        let noted = self.starts().hand_back(&starts);
+        self.starts().hand_back(&starts)
+    }
+
+    /// Says how that went; without the lock of the bucket, as a subscriber may call the store.
+    pub(super) fn handed_back(&self, noted: io::Result<()>) {
         match noted {
             Ok(()) => self.log.succeeded(&()),
             Err(error) if Shortage::of_io(&error).is_some() => {

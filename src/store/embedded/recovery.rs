@@ -85,6 +85,7 @@ pub fn recover(
         last: None,
         changes: Changes::default(),
         corrected: Vec::new(),
+        has_old: false,
         next_row: 1,
         counts: Counts {
             events: 0,
@@ -143,6 +144,8 @@ struct Scan {
     changes: Changes,
     /// What it has to write of each bucket, as a clock that was ahead has written it.
     corrected: Vec<Changes>,
+    /// Whether a bucket has a tombstone that has reached the greatest age.
+    has_old: bool,
     next_row: i64,
     counts: Counts,
 }
@@ -216,6 +219,9 @@ impl Scan {
             return Ok(());
         }
         self.next_row = self.next_row.max(number.saturating_add(1));
+        if self.has_old {
+            self.forget_old(&key, view.id);
+        }
         self.interrupted
             .count(&key, &mut restored, &mut self.changes);
         if self.shards.restore(&key, restored) {
@@ -243,10 +249,24 @@ impl Scan {
         self.shards.change_all(|bucket| {
             let mut recorder = ChangeRecorder::new(&cache);
             bucket.correct_times(now, &mut recorder);
+            self.has_old |= bucket.is_old(now.as_micros());
             if !recorder.changes.is_empty() {
                 self.corrected.push(recorder.changes);
             }
         });
+    }
+
+    /// An id may be pushed again once its tombstone has reached the greatest age and was dropped.
+    /// A row of tombstones goes later than that, and what it holds is no reason to set an event aside.
+    fn forget_old(&mut self, key: &BucketKey, id: EventId) {
+        let (now, cache) = (self.interrupted.now(), Mutex::new(Cache::new(1, 0)));
+        let mut recorder = ChangeRecorder::new(&cache);
+        self.shards.change(key, WakeRule::Known, |bucket| {
+            bucket.forget_old_before(id, now, &mut recorder);
+        });
+        if !recorder.changes.is_empty() {
+            self.corrected.push(recorder.changes);
+        }
     }
 
     /// Whether the event was restored already.

@@ -83,12 +83,13 @@ impl Shared {
         let rule = WakeRule::of(&op);
         let now_us = self.time.now_us();
         let mut recorder = ChangeRecorder::new(&self.cache);
+        let mut noted = None;
         let decide = |bucket: &mut Bucket<i64>| {
             let response = bucket.apply(now_us, op, &mut recorder);
             let mut changes = recorder.changes;
             // Also of one that is refused: what had expired has ended.
             if !released.is_empty() {
-                self.hand_back(bucket, &released);
+                noted = Some(self.hand_back(bucket, &released));
             }
             let wait = if changes.is_empty() {
                 // It may rest on what others decided and nobody has written yet.
@@ -118,10 +119,14 @@ impl Shared {
                 node,
             })
         };
-        match part_of_op {
+        let decision = match part_of_op {
             CommitPart::Pushes => self.shards.change(key, rule, decide),
             CommitPart::Rest => self.shards.change_known(key, rule, decide),
+        };
+        if let Some(noted) = noted {
+            self.handed_back(noted);
         }
+        decision
     }
 
     /// Sets one thing of a queue; it is kept once the ticket is resolved.
@@ -187,9 +192,6 @@ impl Shared {
                 events
                     .iter()
                     .try_for_each(|event| fits(&event.envelope.payload))?;
-                if self.space.is_full() {
-                    return Err(ticket::full());
-                }
             }
             StoreOp::Update { payload, .. } => fits(payload)?,
             StoreOp::EditAndRevive(edit) => fits(&edit.payload)?,
@@ -197,6 +199,10 @@ impl Shared {
                 rewritings.iter().try_for_each(|one| fits(&one.payload))?;
             }
             _ => return Ok(()),
+        }
+        // What brings a payload would take the room that is kept for the outcomes of handlers.
+        if self.space.is_full() {
+            return Err(ticket::full());
         }
         if self.pending.has_room() {
             return Ok(());

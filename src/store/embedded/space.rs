@@ -19,6 +19,10 @@ const LEAST: u64 = 512 << 10;
 const BESIDE: u64 = 64 << 10;
 /// How much the reserve grows at a time while callers wait for the thread that does it.
 const STEP: u64 = 1 << 20;
+/// How far apart two equal parts of the reserve are: further than what file systems compress as one.
+const NOISE: u64 = 1 << 20;
+/// No two parts of it that are this long are equal: some file systems store such ones once.
+const PAGE: usize = 4 << 10;
 
 /// A file of nothing, given up when the disk is full so that what is stored can still be handled.
 ///
@@ -107,7 +111,8 @@ impl Space {
     /// Makes the reserve as long as it is wanted and may be; returns whether it is long enough, and
     /// there is room beside it.
     ///
-    /// Written, not only sized: a hole in a file reserves nothing.
+    /// Written, not only sized: a hole in a file reserves nothing. Nor do zeros where the file system
+    /// compresses what it stores, or blocks that are equal where it stores those once.
     fn fill(&self, wanted: u64) -> io::Result<bool> {
         let reserve = self.reserve();
         let there = reserve.metadata()?.len();
@@ -122,7 +127,7 @@ impl Space {
         if there == target {
             return Ok(there >= enough);
         }
-        let filled = write_zeros(&reserve, there, target).and_then(|()| reserve.sync_all());
+        let filled = write_noise(&reserve, there, target).and_then(|()| reserve.sync_all());
         let Err(error) = filled else {
             self.held.store(target, Ordering::Relaxed);
             return Ok(target >= enough);
@@ -162,13 +167,21 @@ fn has_room(there: u64, free: u64, enough: u64) -> bool {
     free >= BESIDE && there.saturating_add(free) / 2 >= enough.max(BESIDE)
 }
 
-fn write_zeros(mut file: &File, from: u64, to: u64) -> io::Result<()> {
+fn write_noise(mut file: &File, from: u64, to: u64) -> io::Result<()> {
     file.seek(SeekFrom::Start(from))?;
-    let zeros = [0_u8; 64 * 1024];
+    let mut random = fastrand::Rng::new();
+    let mut noise = vec![0_u8; NOISE.min(to - from) as usize]; // no more than a constant
+    random.fill(&mut noise);
     let mut left = to - from;
     while left > 0 {
-        let part = left.min(zeros.len() as u64);
-        file.write_all(&zeros[..part as usize])?; // no more than the buffer
+        for page in noise.chunks_mut(PAGE) {
+            let other = random.u64(..).to_le_bytes();
+            page.iter_mut()
+                .zip(other)
+                .for_each(|(byte, other)| *byte = other);
+        }
+        let part = left.min(noise.len() as u64);
+        file.write_all(&noise[..part as usize])?; // no more than the buffer
         left -= part;
     }
     Ok(())

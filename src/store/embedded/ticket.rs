@@ -43,13 +43,13 @@ impl CommitResult {
     }
 }
 
-/// The error of a push that found no room on disk.
+/// The error of a push that found no room on disk, and of whatever brings a payload meanwhile.
 pub(super) fn full() -> Error {
     Error::new(
         ErrorKind::Full,
         "the disk is full, or a quota or the limit on the size of a file is reached, and the event \
-         was not stored; what is stored is still being handled, pushes work again when there is \
-         space",
+         or its new payload was not stored; what is stored is still being handled, pushes work \
+         again when there is space",
     )
 }
 

@@ -4,7 +4,7 @@ use rusqlite::{Connection, Row, params};
 
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::panics;
-use crate::store::embedded::change::{Change, Changes};
+use crate::store::embedded::change::{Change, Changes, NamedRows};
 use crate::store::embedded::rows::ms;
 use crate::store::embedded::sums;
 use crate::time::Timestamp;
@@ -40,13 +40,13 @@ pub(super) fn write(
 }
 
 /// Reads every key that stays taken. A row that is damaged says nothing; that is noted in
-/// `changes`.
+/// `changes`, and the row goes.
 pub(super) fn read(
     connection: &Connection,
     changes: &mut Changes,
 ) -> rusqlite::Result<Vec<HeldKey>> {
     let mut statement =
-        connection.prepare("SELECT * FROM uniques ORDER BY queue, bucket, until, key")?;
+        connection.prepare("SELECT *, rowid FROM uniques ORDER BY queue, bucket, until, key")?;
     let mut rows = statement.query([])?;
     let mut held = Vec::new();
     while let Some(row) = rows.next()? {
@@ -56,11 +56,8 @@ pub(super) fn read(
                 let why = "a unique key that stayed taken is damaged: it is free now".to_owned();
                 panics::reported(|| tracing::error!(%why, "embedded store damaged"));
                 changes.list.push(Change::Lost { why });
-                // A damaged name may be none at all. Then its row cannot be named either, and stays.
-                if let Some((bucket, key)) = name(row) {
-                    let held = None;
-                    changes.list.push(Change::UniqueHeld { bucket, key, held });
-                }
+                let (table, number) = (NamedRows::Uniques, row.get(6)?);
+                changes.list.push(Change::Unnamed { table, number });
             }
         }
     }

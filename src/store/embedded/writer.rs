@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
+use crate::event::BucketKey;
 use crate::outage::Outage;
 use crate::sqlite::shortage::Shortage;
 use crate::store::embedded::commit::Committer;
@@ -204,7 +205,12 @@ impl Writer {
             now,
             self.may_miss > 0 || self.shared.space.is_full(),
         )?;
-        // The next process goes by what is written: an id that it refuses is refused now as well.
+        // The next process goes by what is written: an id that it refuses is refused now as well,
+        // and one that it accepts is accepted.
+        if let Some((from, until)) = self.committer.lowered.take() {
+            let is_its_own = |bucket: &BucketKey| self.committer.says(bucket, from);
+            self.shared.shards.lower_watermark(from, until, is_its_own);
+        }
         if let Some(until) = self.committer.raised.take() {
             self.shared.shards.raise_watermark(until);
         }

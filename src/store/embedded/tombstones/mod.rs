@@ -122,12 +122,16 @@ impl TombstoneRows {
             let until = match bucket {
                 Some(_) => said.next_back(),
                 None => {
+                    // It takes the place of the one before, which is before now as well.
+                    let before = self.until(None);
+                    written.lowered = before
+                        .filter(|until| *until > before_now)
+                        .map(|until| (until, before_now));
                     // In memory every bucket has been raised to the one before already; again would
                     // undo what was lowered since, when a clock that was ahead was set right.
-                    written.raised = said.clone().max();
-                    // It takes the place of the one before, which is lowered then as well.
-                    let before = self.until(None).map(|until| until.min(before_now));
-                    said.chain(before).max()
+                    let lowered = written.lowered.map(|(_, until)| until);
+                    written.raised = said.clone().chain(lowered).max();
+                    said.chain(before.map(|until| until.min(before_now))).max()
                 }
             };
             let mut drops = (dropped > 0 || until.is_some()).then(|| Drops {
@@ -183,7 +187,8 @@ impl TombstoneRows {
         (unused.collect(), all)
     }
 
-    fn until(&self, bucket: Option<&BucketKey>) -> Option<Timestamp> {
+    /// The watermark that the rows say of a bucket itself, or of every bucket.
+    pub(super) fn until(&self, bucket: Option<&BucketKey>) -> Option<Timestamp> {
         let (_, ids) = self.drops.get(&bucket.cloned())?;
         ids.until
     }

@@ -24,6 +24,8 @@ pub(in crate::store::embedded) struct WindowWrites {
     pub(super) removed: usize,
     /// Buckets whose windows are forgotten.
     pub(super) unused: Vec<BucketKey>,
+    /// The watermark of every bucket as it was, from a clock that was ahead, and as it is now.
+    pub(in crate::store::embedded) lowered: Option<(Timestamp, Timestamp)>,
     /// The watermark of every bucket that is in the place of theirs.
     pub(in crate::store::embedded) raised: Option<Timestamp>,
     /// The bytes that were written.
