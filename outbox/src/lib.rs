@@ -14,8 +14,8 @@
 //! | feature | brings |
 //! |---|---|
 //! | `tokio-postgres` | PostgreSQL by tokio-postgres |
-//! | `sqlx` | PostgreSQL by sqlx 0.9, and pushes in its transactions of SQLite; needs Rust 1.94 |
-//! | `sqlx-0-8` | PostgreSQL by sqlx 0.8 |
+//! | `sqlx` | PostgreSQL by sqlx 0.9, and its transactions of SQLite; needs Rust 1.94 |
+//! | `sqlx-0-8` | PostgreSQL by sqlx 0.8, and its transactions of SQLite, MySQL and MariaDB |
 //! | `sqlx-mysql` | MySQL and MariaDB by sqlx 0.9; needs Rust 1.94 |
 //! | `rusqlite` | SQLite by rusqlite |
 //! | `url` | a relay of the database at a URL, with TLS: PostgreSQL, and what else is chosen |
@@ -53,6 +53,10 @@ mod schema;
 mod session;
 #[cfg(feature = "rusqlite")]
 mod sqlite;
+#[cfg(any(feature = "sqlx", feature = "sqlx-0-8", feature = "sqlx-mysql"))]
+mod sqlx;
+#[cfg(feature = "sqlx-0-8")]
+mod sqlx_0_8;
 #[cfg(any(feature = "sqlx", feature = "sqlx-mysql"))]
 mod sqlx_0_9;
 mod transaction;

@@ -43,6 +43,9 @@ const MISSING_MYSQL: [&str; 2] = ["42S02", "42S22"];
 
 impl From<SqlError> for Error {
     fn from(error: SqlError) -> Self {
+        if error.is_read_only() {
+            return read_only(&error.text);
+        }
         let code = error.code.as_deref().unwrap_or_default();
         // MySQL has one code for missing rights and for much else.
         let is_denied = code == "42000" && error.text.contains("denied");
@@ -68,6 +71,17 @@ impl From<SqlError> for Error {
             format!("the database of the outbox fails: {}", error.text),
         )
     }
+}
+
+/// Returns the error of a server that is only read from.
+pub(crate) fn read_only(why: &str) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        format!(
+            "the database of the outbox is only read from, as a standby is, and a relay needs the \
+             primary: {why}"
+        ),
+    )
 }
 
 /// Returns the error of a reply that has not the expected form.

@@ -170,7 +170,12 @@ async fn a_relay_of_each_driver_goes_on_after_a_stop_of_the_database() {
     }
 }
 
-async fn push_by(client: &mut tokio_postgres::Client, queue: &Queue<Order>, number: u64) {
+/// Pushes an order in a transaction of its own.
+pub(crate) async fn push_by(
+    client: &mut tokio_postgres::Client,
+    queue: &Queue<Order>,
+    number: u64,
+) {
     let mut tx = client.transaction().await.unwrap();
     let pushed = queue.push_in(&mut tx, order(number), When::Now);
     pushed.await.unwrap();

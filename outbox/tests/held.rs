@@ -5,6 +5,7 @@
 //! `tests/long.sh held` runs five minutes of 2,000.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,12 +13,17 @@ use std::time::Duration;
 use duly::prelude::*;
 use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
 use parking_lot::Mutex;
+use sqlx::{Connection, MySqlConnection};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_postgres::NoTls;
 
 use crate::load::number;
 use crate::servers::{Postgres, PostgresOptions};
 use crate::world::{client, eventually};
+
+mod reads;
+mod view;
 
 /// Events of a transaction.
 const EVENTS: u64 = 20;
@@ -46,29 +52,77 @@ async fn steady(event: Event<u64>, handled: duly::State<Handled>) -> Result<(), 
     Ok(())
 }
 
-/// Pushes at a steady rate until it is told to end; returns when each transaction was committed, by
-/// the number of its first event.
-async fn push(
-    url: String,
-    queue: Queue<u64>,
-    rate: u64,
+/// A bus on memory whose handler notes what it gets.
+async fn steady_bus() -> (Bus, Handled) {
+    let handled = Handled::default();
+    let builder = Bus::builder().only_registered().store_url("memory:");
+    let builder = builder.register(steady {}).state(handled.clone());
+    (builder.start().await.unwrap(), handled)
+}
+
+/// A connection that pushes.
+enum Pusher {
+    Postgres(tokio_postgres::Client),
+    Mysql(MySqlConnection),
+}
+
+impl Pusher {
+    async fn commit(&mut self, queue: &Queue<u64>, many: Range<u64>) {
+        match self {
+            Self::Postgres(client) => {
+                let mut tx = client.transaction().await.unwrap();
+                queue.push_many_in(&mut tx, many, When::Now).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+            Self::Mysql(connection) => {
+                let mut tx = connection.begin().await.unwrap();
+                queue.push_many_in(&mut tx, many, When::Now).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+        }
+    }
+}
+
+/// When each transaction was committed, by the number of its first event.
+type Committed = Vec<(u64, Instant)>;
+
+/// Pushes at a steady rate.
+struct Pushes {
     next: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
-) -> Vec<(u64, Instant)> {
-    let mut client = client(&url).await;
-    let pace = Duration::from_secs_f64(EVENTS as f64 / rate as f64);
-    let mut pace = tokio::time::interval(pace);
-    let mut committed = Vec::new();
-    while !is_over.load(Ordering::Relaxed) {
-        pace.tick().await;
-        let first = next.fetch_add(EVENTS, Ordering::Relaxed);
-        let mut tx = client.transaction().await.unwrap();
-        let many = first..first + EVENTS;
-        queue.push_many_in(&mut tx, many, When::Now).await.unwrap();
-        tx.commit().await.unwrap();
-        committed.push((first, Instant::now()));
+    task: JoinHandle<Committed>,
+}
+
+impl Pushes {
+    fn start(mut pusher: Pusher, queue: Queue<u64>, rate: u64) -> Self {
+        let (next, is_over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let (numbers, ends) = (Arc::clone(&next), Arc::clone(&is_over));
+        let task = tokio::spawn(async move {
+            let pace = Duration::from_secs_f64(EVENTS as f64 / rate as f64);
+            let mut pace = tokio::time::interval(pace);
+            let mut committed = Vec::new();
+            while !ends.load(Ordering::Relaxed) {
+                pace.tick().await;
+                let first = numbers.fetch_add(EVENTS, Ordering::Relaxed);
+                pusher.commit(&queue, first..first + EVENTS).await;
+                committed.push((first, Instant::now()));
+            }
+            committed
+        });
+        Self {
+            next,
+            is_over,
+            task,
+        }
     }
-    committed
+
+    /// Ends; returns how many events were pushed.
+    async fn end(self) -> (usize, Committed) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let committed = self.task.await.unwrap();
+        let pushed = usize::try_from(self.next.load(Ordering::Relaxed)).unwrap();
+        (pushed, committed)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -77,29 +131,15 @@ async fn a_held_transaction_passes_nothing_over_and_slows_nothing_down() {
     let rate = number("DULY_OUTBOX_RATE", 300);
     let server = Postgres::start(PostgresOptions::default());
     server.sql(schema(Database::Postgres));
-    let handled = Handled::default();
-    let builder = Bus::builder().only_registered().store_url("memory:");
-    let bus = builder
-        .register(steady {})
-        .state(handled.clone())
-        .start()
-        .await
-        .unwrap();
+    let (bus, handled) = steady_bus().await;
     let queue = bus.queue::<steady>();
     let config = server.url().parse().unwrap();
     let relay = Relay::tokio_postgres(&bus, config, NoTls, RelayOptions::default())
         .await
         .unwrap();
     let watch = client(&server.url()).await;
-    let (next, is_over) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-    let pushes = push(
-        server.url(),
-        queue.clone(),
-        rate,
-        Arc::clone(&next),
-        Arc::clone(&is_over),
-    );
-    let pushes = tokio::spawn(pushes);
+    let pusher = Pusher::Postgres(client(&server.url()).await);
+    let pushes = Pushes::start(pusher, queue.clone(), rate);
 
     // The pace of the phases; nothing is concluded from it.
     let around = Duration::from_secs(seconds.min(30));
@@ -137,10 +177,19 @@ async fn a_held_transaction_passes_nothing_over_and_slows_nothing_down() {
         (began, Instant::now())
     };
     tokio::time::sleep(around).await;
-    is_over.store(true, Ordering::Relaxed);
-    let committed = pushes.await.unwrap();
-    let pushed = usize::try_from(next.load(Ordering::Relaxed)).unwrap() + 1;
-    let all = async || handled.0.lock().len() == pushed;
+    conclude(held, pushes.end().await, &handled).await;
+    relay.stop().await;
+    bus.shutdown(Duration::from_secs(10)).await.unwrap();
+}
+
+/// Waits until all events are handled, and the held one; none was twice, and it did not take longer and longer from their
+/// commit to their handler while something was held.
+async fn conclude(
+    held: (Instant, Instant),
+    (pushed, committed): (usize, Committed),
+    handled: &Handled,
+) {
+    let all = async || handled.0.lock().len() == pushed + 1;
     eventually("every committed event is handled", all).await;
     let handled = handled.0.lock().clone();
     assert!(handled.values().all(|(_, times)| *times == 1), "doubled");
@@ -164,8 +213,6 @@ async fn a_held_transaction_passes_nothing_over_and_slows_nothing_down() {
     let most = GROWTH_MAX * medians[medians.len() / 2].max(UNNOTICED);
     assert!(last[0] <= most, "slower and slower: {medians:?}, {last:?}");
     report("after", &committed, &handled, |at| at >= held.1);
-    relay.stop().await;
-    bus.shutdown(Duration::from_secs(10)).await.unwrap();
 }
 
 async fn dead_rows(client: &tokio_postgres::Client, tables: &str) -> i64 {

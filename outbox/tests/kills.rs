@@ -23,7 +23,7 @@ pub(crate) const ORDERS_OF_CLIENT: u64 = 1_000;
 const ROUNDS_MIN: u64 = 8;
 
 /// A relay, or a client whose orders begin with a number.
-fn child(database: &str, store: &str, first: Option<u64>) -> Killed {
+pub(crate) fn child(database: &str, store: &str, first: Option<u64>) -> Killed {
     let mut command = Command::new(env::current_exe().expect("the test binary"));
     let program = match first {
         None => "load::a_relay_in_a_process_of_its_own",

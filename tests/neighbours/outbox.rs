@@ -39,6 +39,28 @@ fn the_outbox_beside_sqlx_0_8_with_sqlite() {
         "duly-outbox = { path = \"{root}/outbox\", features = [\"rusqlite\", \"sqlx-0-8\"] }\n\
          sqlx = { version = \"0.8\", features = [\"runtime-tokio\", \"postgres\", \"sqlite\"] }",
     )
+    .that(OUTBOX)
+    .check();
+}
+
+/// It pushes by sqlx 0.8, and relays by sqlx 0.9: there is no database here, so it is only compiled.
+#[test]
+fn the_outbox_beside_sqlx_0_8_with_mysql() {
+    let main = "async fn push(pool: &sqlx::MySqlPool, queue: &duly::Queue<u64>) { \
+            let mut tx = pool.begin().await.unwrap(); \
+            let now = duly::time::When::Now; \
+            duly_outbox::PushIn::push_in(queue, &mut tx, 7, now).await.unwrap(); \
+            tx.commit().await.unwrap(); \
+        } \
+        let pool = sqlx::MySqlPool::connect_lazy(\"mysql://localhost/shop\").unwrap(); \
+        let queue = bus.queue_named::<u64>(\"orders\").unwrap(); \
+        drop(push(&pool, &queue)); \
+        drop(duly_outbox::Relay::sqlx_mysql); ";
+    program(
+        "duly-outbox = { path = \"{root}/outbox\", features = [\"sqlx-0-8\", \"sqlx-mysql\"] }\n\
+         sqlx = { version = \"0.8\", features = [\"runtime-tokio\", \"mysql\"] }",
+    )
+    .that(main)
     .check();
 }
 

@@ -17,6 +17,7 @@ impl MysqlSource {
     /// Looks whether this is the database of before. In a copy, and in one that was restored from a
     /// backup, each row may have been pushed since.
     pub(super) async fn identify(&mut self) -> Result<()> {
+        self.session.must_write().await?;
         let server = "show global variables where variable_name in ('server_uuid', 'server_uid')";
         let server = self.session.run(server.to_owned()).await?;
         let server = server.first().and_then(|row| row.get(1)).cloned().flatten();

@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Column, ConnectOptions, Executor, MySqlConnection, Row
 use tokio::time::timeout;
 
 use crate::mysql::sql::Statement;
-use crate::session::{SqlResult, TextRow, hex, unreadable};
+use crate::session::{SqlResult, TextRow, hex, read_only, unreadable};
 use crate::sqlx_0_9::of;
 
 /// What a relay depends on, whatever the defaults of the server or of the user's pool are.
@@ -22,6 +22,8 @@ const SETTINGS: &str = "set names utf8mb4; \
      /*!80029 , session max_execution_time = 20000 */ \
      /*M! , session max_statement_time = 20 */; \
      select @@max_allowed_packet";
+/// Whether the server is only read from. It lets some users write nevertheless.
+pub(super) const READ_ONLY: &str = "select concat(@@global.read_only) not in ('0', 'OFF')";
 /// How long a request may take: longer than the server lets its statement run, in the settings of MySQL
 /// and of MariaDB, since what is given up here would go on there.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
@@ -73,6 +75,25 @@ impl MysqlSession {
         self.packet = packet.ok_or_else(|| unreadable("max_allowed_packet"))?;
         self.open = Some(connection);
         Ok(true)
+    }
+
+    /// Closes the connection to a server that is only read from, and fails.
+    pub(super) async fn must_write(&mut self) -> Result<()> {
+        let rows = self.run(READ_ONLY.to_owned()).await?;
+        self.leave_read_only(&rows)
+    }
+
+    /// The same, by the first row of a reply to a request that begins with [`READ_ONLY`].
+    pub(super) fn leave_read_only(&mut self, rows: &[TextRow]) -> Result<()> {
+        let is_read_only = rows.first().and_then(|row| row.first()?.as_deref());
+        match is_read_only {
+            Some("0") => Ok(()),
+            Some("1") => {
+                self.close();
+                Err(read_only("its `read_only` is on"))
+            }
+            _ => Err(unreadable("read_only")),
+        }
     }
 
     /// Closes the connection.

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use sqlx::mysql::MySqlConnectOptions;
 use tokio::time::Instant;
 
-use crate::mysql::session::MysqlSession;
+use crate::mysql::session::{MysqlSession, READ_ONLY};
 use crate::mysql::sql::{NOW, Statement, done_by_events};
 use crate::mysql::{deferred, rows};
 use crate::relay::source::{
@@ -127,7 +127,9 @@ impl MysqlSource {
         let behind = self.start.behind(began);
         let limit = self.list_limit.take();
         let find = rows::find(&self.own, behind, limit);
-        let found = self.session.run(find).await?;
+        let mut found = self.session.run(format!("{READ_ONLY}; {find}")).await?;
+        self.session.leave_read_only(&found)?;
+        found.remove(0);
         if behind == 0 {
             self.start.whole(began, Instant::now());
         }

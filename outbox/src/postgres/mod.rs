@@ -20,11 +20,11 @@ pub(crate) mod sweep;
 #[cfg(feature = "tokio-postgres")]
 pub(crate) mod tokio_postgres;
 
-/// The statements of a transaction of the user's.
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx-0-8"))]
+/// The statements of a transaction of the user's, by tokio-postgres.
+#[cfg(feature = "tokio-postgres")]
 pub(crate) const INSERT_EVENT: &str = "insert into duly_outbox (event) values ($1)";
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx-0-8"))]
+#[cfg(feature = "tokio-postgres")]
 pub(crate) const INSERT_EVENTS: &str = "insert into duly_outbox (event) select unnest($1)";
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx-0-8"))]
+#[cfg(feature = "tokio-postgres")]
 pub(crate) const INSERT_DONE: &str = "insert into duly_done (event, attempt, lease) \
                                       values ($1, $2, $3) on conflict do nothing";

@@ -4,9 +4,10 @@ use crate::postgres::snapshot::Snapshot;
 use crate::session::TextRow;
 
 /// The query: the number of the last row that was inserted, if only in a transaction that runs; which
-/// transactions are over; and how many have begun, as the age of the first one.
-pub(crate) const QUERY: &str =
-    "select pg_sequence_last_value('duly_outbox_n'), pg_current_snapshot(), age('3'::xid)";
+/// transactions are over; how many have begun, as the age of the first one; and whether the server is
+/// only read from.
+pub(crate) const QUERY: &str = "select pg_sequence_last_value('duly_outbox_n'), \
+     pg_current_snapshot(), age('3'::xid), current_setting('transaction_read_only')";
 const FIRST: u32 = 3;
 
 /// What its replies have said.

@@ -35,6 +35,26 @@ fn sendable(text: &str) -> String {
 /// What an infinite time reads as: it is no number of milliseconds.
 const FOREVER: i64 = i64::MAX;
 
+/// Returns the condition of the rows `o` of a transaction `late` that were not passed, as a bound of
+/// the index beside its number: such a transaction may have as many rows as it likes.
+pub(crate) fn late_after((xid, n): (u64, u64)) -> String {
+    format!("o.n > case when late.xid = '{xid}'::xid8 then {n}::bigint else -1 end")
+}
+
+/// Returns the condition of the rows of `table` that `step` has not passed, of transactions that have
+/// begun since its `done` was taken.
+///
+/// It is one bound of the index. Of two a server takes the first as the place to begin at, and that
+/// may be before all that a partition holds.
+pub(crate) fn behind(step: &Step, table: &str) -> String {
+    let (from, (xid, n)) = (step.done.xmax(), step.passed);
+    if xid < from {
+        format!("{table}.xid >= '{from}'::xid8")
+    } else {
+        format!("({table}.xid, {table}.n) > ('{xid}'::xid8, {n}::bigint)")
+    }
+}
+
 /// Returns the statement that reads the rows that `claim` is to push, of at most `limit` that it lists.
 ///
 /// They are those whose transactions are visible in `reading` and not in `done`: first those that
@@ -47,10 +67,10 @@ pub(crate) fn select(claim: &Step, limit: usize) -> String {
             let late = claim.done.ended_until(reading);
             let late = late.iter().filter(|late| **late >= xid);
             let late: Vec<_> = late.map(|late| format!("'{late}'")).collect();
-            let (from, to) = (claim.done.xmax(), reading.xmax());
             let newer = format!(
-                "o.xid >= '{from}'::xid8 and o.xid < '{to}'::xid8 \
-                 and pg_visible_in_snapshot(o.xid, '{reading}'::pg_snapshot)"
+                "{} and o.xid < '{}'::xid8 and pg_visible_in_snapshot(o.xid, '{reading}'::pg_snapshot)",
+                behind(claim, "o"),
+                reading.xmax(),
             );
             (late.join(","), newer)
         }
@@ -63,7 +83,7 @@ pub(crate) fn select(claim: &Step, limit: usize) -> String {
         "coalesce(options::text, '{}')",
     ];
     let [queue, payload, id, options] = texts.map(sendable);
-    let after = format!("(o.xid, o.n) > ('{xid}'::xid8, {n}::bigint)");
+    let late_after = late_after((xid, n));
     format!(
         "select xid, n, repeated, \
              encode(event, 'hex'), {queue}, {payload}, case due when 'infinity' then {FOREVER} \
@@ -77,9 +97,9 @@ pub(crate) fn select(claim: &Step, limit: usize) -> String {
              from (select * from ( \
                  (select o.* from unnest(array[{late}]::xid8[]) as late (xid) \
                      cross join lateral (select {COLUMNS} from duly_outbox o \
-                         where o.xid = late.xid and {after} order by o.xid, o.n limit {limit}) as o) \
+                         where o.xid = late.xid and {late_after} order by o.xid, o.n limit {limit}) as o) \
                  union all \
-                 (select {COLUMNS} from duly_outbox o where {newer} and {after} \
+                 (select {COLUMNS} from duly_outbox o where {newer} \
                      order by o.xid, o.n limit {limit}) \
              ) as found order by xid, n limit {limit}) as page \
          ) as counted where bytes_before < {PAGE_BYTES} order by xid, n"

@@ -34,6 +34,9 @@ const HOLD_MIN: Duration = Duration::from_secs(3);
 const HOLD_MAX: Duration = Duration::from_secs(45);
 /// The server ends it before: what is given up here would go on there, and wait for locks.
 const STATEMENT_MAX: &str = "set local statement_timeout = '20s'";
+/// A write of nothing, which a server that is only read from refuses.
+const WRITE_NOTHING: &str = "delete from duly_outbox_deferred where false";
+
 /// An outbox in PostgreSQL.
 pub(crate) struct PostgresSource<S> {
     session: S,
@@ -102,8 +105,19 @@ impl<S: Session + 'static> PostgresSource<S> {
         Ok(is_own.then(|| rows.collect()))
     }
 
+    /// Has the reply of a server that is only read from end in an error, by which its session leaves it:
+    /// at rest nothing is written that would.
+    async fn must_write(&mut self, rows: &[TextRow]) -> Result<()> {
+        let is_read_only = rows.first().and_then(|row| row.last()?.as_deref());
+        if is_read_only == Some("on") {
+            self.run(WRITE_NOTHING).await?;
+        }
+        Ok(())
+    }
+
     async fn look(&mut self) -> Result<Look> {
         let rows = self.run(look()).await?;
+        self.must_write(&rows).await?;
         let look = rows.first().and_then(Look::read);
         look.ok_or_else(|| unreadable("state of the relays"))
     }
@@ -217,17 +231,18 @@ impl<S: Session + 'static> PostgresSource<S> {
         let Some(step) = self.look().await?.step else {
             return Ok(Waiting::default());
         };
-        let xmax = step.done.xmax();
-        let (xid, n) = step.passed;
+        let behind = page::behind(&step, "o");
+        let late_after = page::late_after(step.passed);
         let limit = COUNTED_MAX;
         let done = &step.done;
         let sql = format!(
             "select count(*), coalesce((extract(epoch from clock_timestamp() - min(at)) \
-             * 1000)::bigint, 0) from ((select at from duly_outbox where xid >= '{xmax}'::xid8 \
-             and (xid, n) > ('{xid}'::xid8, {n}::bigint) order by xid, n limit {limit}) union all \
-             (select o.at from pg_snapshot_xip('{done}'::pg_snapshot) as late (xid), duly_outbox o \
-             where pg_visible_in_snapshot(late.xid, pg_current_snapshot()) and o.xid = late.xid \
-             and (o.xid, o.n) > ('{xid}'::xid8, {n}::bigint) limit {limit}) union all \
+             * 1000)::bigint, 0) from ((select o.at from duly_outbox o where {behind} \
+             order by o.xid, o.n limit {limit}) union all \
+             (select o.at from pg_snapshot_xip('{done}'::pg_snapshot) as late (xid) \
+             cross join lateral (select * from duly_outbox o where o.xid = late.xid \
+             and {late_after} limit {limit}) as o \
+             where pg_visible_in_snapshot(late.xid, pg_current_snapshot()) limit {limit}) union all \
              (select at from duly_outbox_deferred limit {limit})) as waiting; \
              select count(*) from (select from duly_outbox_deferred limit {limit}) as deferred; \
              select count(n) from (select n from duly_outbox_refused limit {limit}) as refused"
@@ -317,6 +332,7 @@ impl<S: Session + 'static> Source for PostgresSource<S> {
     fn has_news(&mut self) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
             let rows = self.run(news::QUERY).await?;
+            self.must_write(&rows).await?;
             let has_news = rows.first().and_then(|row| self.news.read(row));
             has_news.ok_or_else(|| unreadable("last row of the outbox"))
         })

@@ -51,19 +51,6 @@ macro_rules! session {
             };
             (0..row.len()).map(text).collect()
         }
-
-        fn of(error: &$sqlx::Error) -> SqlError {
-            let database = error.as_database_error();
-            SqlError {
-                code: database
-                    .and_then(|it| it.code())
-                    .map(|code| code.into_owned()),
-                text: match database {
-                    Some(error) => error.message().to_owned(),
-                    None => error.to_string(),
-                },
-            }
-        }
     };
 }
 

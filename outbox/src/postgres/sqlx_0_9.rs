@@ -2,5 +2,7 @@
 
 use sqlx::AssertSqlSafe;
 
+use crate::sqlx_0_9::of;
+
 // What is in a text is a number, or escaped.
 crate::postgres::sqlx::session!(sqlx, AssertSqlSafe);

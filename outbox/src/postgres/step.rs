@@ -60,8 +60,9 @@ pub(crate) enum NextStep {
 /// The statement of a [`Look`]. It reads few rows, whatever has been written and passed before.
 pub(crate) const fn look() -> &'static str {
     // A server that was restored, or promoted, has another timeline; its last checkpoint may be of
-    // before. Tables that were restored by SQL are others. Rows of transactions that still run are not visible by themselves; of those that ran when the
-    // last step was done only the ones are asked for that are over, as the others may have many.
+    // before. Tables that were restored by SQL are others. Rows of transactions that still run are
+    // not visible by themselves; of those that ran when the last step was done only the ones are
+    // looked for that are over, as the others may have many.
     "begin isolation level read committed; set local jit = off; set local enable_seqscan = off; \
      select s.n, s.cluster, s.done, s.reading, s.passed_xid, s.passed_n, s.repeated, \
          case when s.until > clock_timestamp() and s.until < clock_timestamp() + interval '1 minute' \
@@ -76,7 +77,8 @@ pub(crate) const fn look() -> &'static str {
              where o.xid >= coalesce(pg_snapshot_xmax(s.done), '1'::xid8)) \
          or exists (select from pg_snapshot_xip(s.done) as late (xid), duly_outbox o \
              where pg_visible_in_snapshot(late.xid, pg_current_snapshot()) \
-             and o.xid = late.xid) \
+             and o.xid = late.xid), \
+         current_setting('transaction_read_only') \
      from (select) as always left join \
          (select * from duly_outbox_step order by n desc limit 1) as s on true; commit"
 }
@@ -198,7 +200,7 @@ impl Step {
              repeated, holder, until) select {n}, {part}, '{cluster}', '{done}'::pg_snapshot, \
              {reading}::pg_snapshot, '{xid}'::xid8, {row}, {is_repeated}, '{holder}', \
              clock_timestamp() + interval '{hold_ms} ms' \
-             where not exists (select from duly_outbox_step where n >= {n}) \
+             where coalesce((select n from duly_outbox_step order by n desc limit 1), 0) < {n} \
              returning n, '{OWN}' as mark",
             part = n / STEPS_IN_PART % 2,
         )

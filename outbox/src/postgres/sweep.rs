@@ -66,10 +66,14 @@ pub(crate) fn truncate(name: &str) -> String {
             "select from {name} where n = (select n from duly_outbox_step order by n desc limit 1)"
         )
     } else {
+        // Each is a look into the index: neither rows that a transaction keeps there are walked, nor
+        // its own, of which none is visible. While it runs, the lock is refused.
+        let done = "(select done from duly_outbox_step order by n desc limit 1)";
         format!(
-            "select from {name} o, (select done from duly_outbox_step order by n desc limit 1) as s \
-             where o.xid >= pg_snapshot_xmax(s.done) \
-             or o.xid in (select pg_snapshot_xip(s.done)) limit 1"
+            "(select from {name} where xid >= pg_snapshot_xmax({done}) limit 1) union all \
+             (select from pg_snapshot_xip({done}) as late (xid) cross join lateral \
+             (select from {name} o where o.xid = late.xid limit 1) as row \
+             where pg_visible_in_snapshot(late.xid, pg_current_snapshot()))"
         )
     };
     format!(

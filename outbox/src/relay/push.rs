@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use duly::__outbox::{self, PlainEvent, StagedEvent, StagedPush, renew, stage_plain};
+use duly::records::Records;
 use duly::{Bus, Error, ErrorKind};
 use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
@@ -195,8 +196,8 @@ async fn out_of_time(bus: &Bus, event: &StagedEvent) -> RowOutcome {
     if !event.id().tells_time() {
         records = records.since(event.staged_at()); // those of before are of another event
     }
-    match records.limit(1).page().await {
-        Ok(page) if !page.items.is_empty() => RowOutcome::Accepted { is_new: false },
+    match has_any(records).await {
+        Ok(true) => RowOutcome::Accepted { is_new: false },
         Ok(_) if event.is_repeated() => RowOutcome::refused(format!(
             "the event {} may have been accepted by an earlier push whose result was lost, and \
              be older than the tombstones of the store; there is no record of it. \
@@ -212,6 +213,16 @@ async fn out_of_time(bus: &Bus, event: &StagedEvent) -> RowOutcome {
         Ok(_) => renewed(bus, event),
         Err(_) => RowOutcome::NotYet,
     }
+}
+
+/// A page may have none although there are more: it ends before what it did not look at.
+async fn has_any(records: Records) -> duly::Result<bool> {
+    let records = records.limit(1);
+    let mut page = records.clone().page().await?;
+    while let (true, Some(next)) = (page.items.is_empty(), page.next) {
+        page = records.clone().after(next).page().await?;
+    }
+    Ok(!page.items.is_empty())
 }
 
 fn renewed(bus: &Bus, event: &StagedEvent) -> RowOutcome {
