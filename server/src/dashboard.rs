@@ -65,7 +65,7 @@ struct PoolAccess {
 
 impl PoolAccess {
     async fn token(&self, given: &Credentials) -> Result<Option<User>, AccessError> {
-        let (pool, token) = names::split(&given.secret);
+        let (pool, token) = names::split(given.secret.trim()); // a token has no blanks
         if pool != self.pool {
             return Ok(None);
         }
@@ -78,7 +78,9 @@ impl PoolAccess {
             Ok(grant) => grant,
             Err(Refusal::Failed(error)) => {
                 tracing::error!(%error, "token of the dashboard not checked");
-                return Err(AccessError::new("the shared state does not respond"));
+                // It was no password of an account of this name, if there is one: that is not told.
+                let error = AccessError::new("the shared state does not respond");
+                return Err(error.counts_as_wrong());
             }
             Err(_) => return Ok(None),
         };

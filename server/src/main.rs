@@ -8,9 +8,10 @@ mod documented;
 mod signals;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use duly_server::{Server, log, with_causes};
+use duly_server::{Server, Settings, log, with_causes};
 
 use crate::cli::{Arguments, Command, Serve};
 use crate::command::{CommandError, OperatorCommand, said};
@@ -22,6 +23,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The longest text about wrong arguments, in bytes.
 const REFUSAL_MAX: usize = 2_000;
+/// How long the end waits for what blocks a thread, such as a file that cannot be read or a name
+/// that nobody knows: everything that matters is awaited before.
+const BLOCKED_MAX: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let Arguments { command } = match Arguments::try_parse() {
@@ -75,7 +79,9 @@ fn operate(command: OperatorCommand) -> Result<(), CommandError> {
         .enable_all()
         .build()
         .map_err(|error| CommandError::failed(format!("the runtime does not start: {error}")))?;
-    runtime.block_on(command::run(command, Arguments::command()))
+    let result = runtime.block_on(command::run(command, Arguments::command()));
+    runtime.shutdown_timeout(BLOCKED_MAX);
+    result
 }
 
 /// Says why the program ends; the log may not run yet.
@@ -88,7 +94,9 @@ fn demonstrate(arguments: demo::Demo) -> Result<(), Box<dyn std::error::Error + 
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(demo::run(arguments))
+    let result = runtime.block_on(demo::run(arguments));
+    runtime.shutdown_timeout(BLOCKED_MAX);
+    result
 }
 
 fn serve(arguments: Serve) -> Result<(), Box<dyn std::error::Error>> {
@@ -98,26 +106,29 @@ fn serve(arguments: Serve) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
-        let mut signals = Signals::listen()?;
-        if stops_with_stdin {
-            signals = signals.and_end_of_input()?;
+    let result = runtime.block_on(run(settings, stops_with_stdin));
+    runtime.shutdown_timeout(BLOCKED_MAX);
+    result
+}
+
+/// Runs a server until it is told to stop.
+async fn run(settings: Settings, stops_with_stdin: bool) -> Result<(), Box<dyn std::error::Error>> {
+    let mut signals = Signals::listen()?;
+    if stops_with_stdin {
+        signals = signals.and_end_of_input()?;
+    }
+    let start = Server::start(settings);
+    tokio::pin!(start);
+    let server = loop {
+        tokio::select! {
+            server = &mut start => break server?,
+            action = signals.next() => match action {
+                SignalAction::Stop => return Ok(()),
+                SignalAction::Reload => {} // it reads everything just now
+            },
         }
-        let start = Server::start(settings);
-        tokio::pin!(start);
-        let server = loop {
-            tokio::select! {
-                server = &mut start => break server?,
-                action = signals.next() => match action {
-                    SignalAction::Stop => return Ok(()),
-                    SignalAction::Reload => {} // it reads everything just now
-                },
-            }
-        };
-        while signals.next().await == SignalAction::Reload {
-            server.reload().await;
-        }
-        server.stop().await;
-        Ok(())
-    })
+    };
+    signals.reload_until_stop(|| server.reload()).await;
+    server.stop().await;
+    Ok(())
 }

@@ -111,7 +111,7 @@ impl Server {
     ///
     /// A store that cannot be opened, an address that is taken, a certificate that cannot be read.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
-        let places = Places::of(&settings.limits);
+        let places = Places::of(&settings.limits, &settings.webhooks);
         metrics::install();
         let mut library = duly::config::Settings::load()
             .map_err(|error| StartError::new("the settings of duly cannot be read", error))?;
@@ -162,7 +162,7 @@ impl Server {
     ///
     /// An address that is taken, a shared state that cannot be opened. The bus goes on then.
     pub async fn start_with(settings: Settings, bus: duly::Bus) -> Result<Self, StartError> {
-        let places = Places::of(&settings.limits);
+        let places = Places::of(&settings.limits, &settings.webhooks);
         metrics::install();
         let state_url = settings.state_url(&BTreeMap::new());
         let pools = Pools::of(bus).map_err(|error| StartError::new(error.to_string(), error))?;

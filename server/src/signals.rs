@@ -1,6 +1,7 @@
 //! The signals by which the process is told what to do.
 
 use std::io::{self, Read};
+use std::pin::pin;
 use std::thread;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -70,6 +71,26 @@ impl Signals {
             ],
             input: None,
         })
+    }
+
+    /// Reloads whenever the process is told to, until it is told to stop, which no reload delays.
+    pub(crate) async fn reload_until_stop(&mut self, reload: impl AsyncFn()) {
+        let mut is_wanted = false;
+        loop {
+            if !std::mem::take(&mut is_wanted) && self.next().await == SignalAction::Stop {
+                return;
+            }
+            let mut reload = pin!(reload());
+            loop {
+                tokio::select! {
+                    () = &mut reload => break,
+                    action = self.next() => match action {
+                        SignalAction::Stop => return,
+                        SignalAction::Reload => is_wanted = true, // what is read may be older
+                    },
+                }
+            }
+        }
     }
 
     /// Waits until the process is told something.

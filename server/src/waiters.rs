@@ -6,19 +6,38 @@ use std::time::Duration;
 
 use duly::EventId;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The waiting requests. Each belongs to a connection, so their number is bounded.
-#[derive(Debug, Default)]
+/// How many leases of streams that have ended are given back at the same time.
+const GIVE_BACKS_MAX: usize = 16;
+
+/// The waiting requests. Each belongs to a connection, so their number is bounded; leases outlive
+/// theirs, while what a stream has left is given back.
+#[derive(Debug)]
 pub(crate) struct Waiters {
     /// How many streams each queue of each pool has.
     streams: Mutex<HashMap<(String, String), usize>>,
     /// The streams that have a name, by the pool, the queue and it.
     named: Mutex<HashMap<(String, String, String), Arc<InFlight>>>,
     replies: Mutex<HashMap<EventId, Waiting>>,
+    /// The streams of leases; that of one which is just given back is still here.
     leases: Mutex<HashMap<String, Arc<InFlight>>>,
+    /// Room to give back a lease of a stream that has ended.
+    pub(crate) give_backs: Semaphore,
+}
+
+impl Default for Waiters {
+    fn default() -> Self {
+        Self {
+            streams: Mutex::default(),
+            named: Mutex::default(),
+            replies: Mutex::default(),
+            leases: Mutex::default(),
+            give_backs: Semaphore::new(GIVE_BACKS_MAX),
+        }
+    }
 }
 
 /// The requests that wait for the end of an event.
@@ -39,11 +58,19 @@ pub(crate) struct Waiter<'a> {
 /// The leases of a stream that are not settled.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
-    leases: Mutex<HashMap<String, Instant>>,
+    leases: Mutex<HashMap<String, LeaseInFlight>>,
     /// Cancelled when its consumer stops: nothing more is sent.
     pub(crate) draining: CancellationToken,
     /// Notified when there is room for another.
     pub(crate) freed: Notify,
+}
+
+/// A lease of a stream that is not settled.
+#[derive(Debug)]
+struct LeaseInFlight {
+    deadline: Instant,
+    /// When its consumer last asked for anything by its token.
+    used: Option<Instant>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -98,13 +125,31 @@ impl Waiters {
         }
     }
 
+    /// Notes that a consumer is about to settle or extend a lease. Returns whether it may: its
+    /// stream may have ended, and just give it back.
+    pub(crate) fn used(&self, token: &str) -> bool {
+        let stream = lock(&self.leases).get(token).cloned();
+        let Some(stream) = stream else {
+            return true;
+        };
+        let mut leases = lock(&stream.leases);
+        match leases.get_mut(token) {
+            Some(lease) => {
+                lease.used = Some(Instant::now());
+                true
+            }
+            None => !lock(&self.leases).contains_key(token),
+        }
+    }
+
     /// Reports that a lease ends `ttr` from now.
     pub(crate) fn extended(&self, token: &str, ttr: Duration) {
         let stream = lock(&self.leases).get(token).cloned();
-        if let Some(stream) = stream
-            && let Some(deadline) = lock(&stream.leases).get_mut(token)
-        {
-            *deadline = Instant::now() + ttr;
+        let Some(stream) = stream else {
+            return;
+        };
+        if let Some(lease) = lock(&stream.leases).get_mut(token) {
+            lease.deadline = Instant::now() + ttr;
         }
     }
 
@@ -118,8 +163,9 @@ impl Waiters {
             if !seen.insert(Arc::as_ptr(&stream)) {
                 continue;
             }
-            for deadline in lock(&stream.leases).values_mut() {
-                *deadline = deadline.checked_sub(span).unwrap_or(now).max(now);
+            for lease in lock(&stream.leases).values_mut() {
+                let moved = lease.deadline.checked_sub(span);
+                lease.deadline = moved.unwrap_or(now).max(now);
             }
             stream.freed.notify_one();
         }
@@ -148,7 +194,11 @@ impl Waiters {
 
     /// Adds a lease to those of a stream.
     pub(crate) fn add(&self, stream: &Arc<InFlight>, token: String, ttr: Duration) {
-        lock(&stream.leases).insert(token.clone(), Instant::now() + ttr);
+        let lease = LeaseInFlight {
+            deadline: Instant::now() + ttr,
+            used: None,
+        };
+        lock(&stream.leases).insert(token.clone(), lease);
         lock(&self.leases).insert(token, Arc::clone(stream));
     }
 
@@ -156,28 +206,41 @@ impl Waiters {
     pub(crate) fn in_flight(&self, stream: &InFlight) -> (usize, Option<Instant>) {
         let now = Instant::now();
         let mut leases = lock(&stream.leases);
-        let over = leases.extract_if(|_, deadline| *deadline <= now);
-        let over: Vec<String> = over.map(|(token, _)| token).collect();
-        let left = (leases.len(), leases.values().min().copied());
-        drop(leases);
-        self.forget(&over);
-        left
+        let over = leases.extract_if(|_, lease| lease.deadline <= now);
+        self.forget(over.map(|(token, _)| token));
+        let next_end = leases.values().map(|lease| lease.deadline).min();
+        (leases.len(), next_end)
     }
 
-    /// Removes every lease of a stream, and returns their tokens.
-    pub(crate) fn take(&self, stream: &InFlight) -> Vec<String> {
-        let tokens: Vec<String> = lock(&stream.leases)
-            .drain()
-            .map(|(token, _)| token)
-            .collect();
-        self.forget(&tokens);
-        tokens
+    /// Leaves every lease of a stream to its consumer.
+    pub(crate) fn leave(&self, stream: &InFlight) {
+        let mut leases = lock(&stream.leases);
+        self.forget(leases.drain().map(|(token, _)| token));
     }
 
-    fn forget(&self, tokens: &[String]) {
+    /// Takes the next lease of a stream to give it back, and the stream forgets it: one whose time
+    /// to run is not over, and that its consumer has not used since a time. Then it is `forgotten`.
+    pub(crate) fn take(&self, stream: &InFlight, used_since: Option<Instant>) -> Option<String> {
+        self.in_flight(stream);
+        let mut leases = lock(&stream.leases);
+        let is_left = |lease: &LeaseInFlight| used_since.is_some_and(|at| lease.used >= Some(at));
+        let next = leases.iter().find(|(_, lease)| !is_left(lease));
+        let token = next.map(|(token, _)| token.clone())?;
+        leases.remove(&token);
+        Some(token)
+    }
+
+    /// Forgets a lease that was given back.
+    pub(crate) fn forgotten(&self, token: String) {
+        self.forget([token]);
+    }
+
+    /// Forgets leases. Whoever forgets those of a stream holds its lock: one that is known, and not
+    /// in its stream, is just given back.
+    fn forget(&self, tokens: impl IntoIterator<Item = String>) {
         let mut leases = lock(&self.leases);
         for token in tokens {
-            leases.remove(token);
+            leases.remove(&token);
         }
     }
 }
@@ -191,5 +254,41 @@ impl Drop for Waiter<'_> {
                 replies.remove(&self.id);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn what_was_used_around_the_end_of_a_stream_is_not_given_back() {
+        let (waiters, stream) = (Waiters::default(), Arc::default());
+        for token in ["before", "after", "unused"] {
+            waiters.add(&stream, token.to_owned(), LONG);
+        }
+        let since = Instant::now();
+        assert!(waiters.used("before") && waiters.used("after"));
+        assert_eq!(waiters.take(&stream, Some(since)).unwrap(), "unused");
+        assert_eq!(waiters.take(&stream, Some(since)), None);
+        // Of a client that was refused.
+        assert!(waiters.take(&stream, None).is_some());
+        waiters.leave(&stream);
+        assert_eq!(waiters.take(&stream, None), None);
+    }
+
+    #[test]
+    fn a_lease_is_not_extended_while_it_is_given_back() {
+        let (waiters, stream) = (Waiters::default(), Arc::default());
+        waiters.add(&stream, "a".to_owned(), LONG);
+        let token = waiters.take(&stream, None).unwrap();
+        assert!(!waiters.used("a"), "204 would be no promise");
+        waiters.forgotten(token);
+        assert!(waiters.used("a"), "the store knows");
+        waiters.add(&stream, "b".to_owned(), LONG);
+        waiters.leave(&stream);
+        assert!(waiters.used("b"));
     }
 }

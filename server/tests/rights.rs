@@ -180,7 +180,7 @@ async fn each_message_of_a_stream_counts(world: World) {
         tenant.send(Method::POST, path, &events).await.is(201);
     }
     limit(&tenant, r#"{"read":2,"interval":3600}"#).await;
-    let path = "/v1/ns/queues/q/leases/stream?ttr_ms=60000&max_in_flight=1";
+    let path = "/v1/ns/queues/q/leases/stream?ttr_ms=60000&max_in_flight=1&name=w";
     let mut stream = LeaseStream::open(tenant.request(Method::GET, path)).await;
     for _ in 0..2 {
         let lease = stream
@@ -201,6 +201,10 @@ async fn each_message_of_a_stream_counts(world: World) {
     assert_eq!(stream.next(Duration::from_millis(300)).await, None);
     let stats = world.get("/v1/ns/queues/q").await.is(200);
     assert_eq!(stats["leased"], 0, "{stats}");
+    // A stream that waits for its next window ends at once when it is drained.
+    let drain = "/v1/ns/queues/q/leases/stream/drain?name=w";
+    tenant.send(Method::POST, drain, &Value::Null).await.is(204);
+    assert_eq!(stream.rest().await, "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -249,6 +253,21 @@ async fn empty_rights_are_no_rights() {
         let settings = duly_server::Settings::from_toml(&format!("[admin.accounts]\n{wrong}"));
         let error = settings.unwrap_err().to_string();
         assert!(error.contains("is empty"), "{error}");
+    }
+    let long = "x".repeat(513);
+    for (wrong, why) in [
+        ("'a:b' = 'secret'".to_owned(), "has a colon"),
+        (
+            "' ann' = 'secret'".to_owned(),
+            "begins or ends with a blank",
+        ),
+        ("ann = \"a\\nb\"".to_owned(), "cannot be entered"),
+        (format!("ann = '{long}'"), "more than 512 bytes"),
+        (format!("{long} = 'secret'"), "more than 512 bytes"),
+    ] {
+        let settings = duly_server::Settings::from_toml(&format!("[admin.accounts]\n{wrong}"));
+        let error = settings.unwrap_err().to_string();
+        assert!(error.contains(why) && error.len() < 200, "{error}");
     }
 }
 

@@ -265,3 +265,28 @@ async fn a_renewed_certificate_is_served_without_a_restart() {
     program.signal("TERM");
     assert!(program.ended().await);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_cannot_be_read_to_its_end_delays_no_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    certify(folder.path());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let variables = [
+        ("DULY_SERVER__API__TLS_CERTIFICATE", &*file("server.crt")),
+        ("DULY_SERVER__API__TLS_KEY", &*file("server.key")),
+    ];
+    let mut program = Program::run(&[PROGRAM], folder.path(), "sqlite:duly.db", &variables);
+    std::fs::remove_file(file("server.crt")).unwrap();
+    let mut make = std::process::Command::new("mkfifo");
+    assert!(make.arg(file("server.crt")).status().unwrap().success());
+    program.signal("HUP");
+    // It opens as soon as the server reads it, which gets nothing.
+    let path = file("server.crt");
+    let opened = tokio::task::spawn_blocking(move || {
+        std::fs::OpenOptions::new().write(true).open(path).unwrap()
+    });
+    let pipe = tokio::time::timeout(Duration::from_secs(30), opened).await;
+    let _pipe = pipe.expect("the server reads it").unwrap();
+    program.signal("TERM");
+    assert!(program.ended().await);
+}

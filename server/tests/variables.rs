@@ -102,6 +102,72 @@ fn each_setting_may_be_set_by_a_variable() {
     assert!(said.contains("log.level is \"loud\""), "{said}");
 }
 
+/// `on` would be one connection, and `1.6` two.
+#[test]
+fn a_number_is_a_whole_number_and_nothing_else() {
+    let is_number = |value: &str| value.parse::<u64>().is_ok();
+    let numbers = SETTINGS.iter().filter(|(_, value)| is_number(value));
+    let mut checked = 0;
+    for (key, _) in numbers {
+        let (section, name) = key.split_once('.').unwrap();
+        for wrong in [
+            "'on'", "'off'", "true", "false", "1.6", "0.4", "'1.6'", "-30", "'-1'", "''",
+        ] {
+            let text = format!("[{section}]\n{name} = {wrong}");
+            let error = Settings::from_toml(&text).unwrap_err().to_string();
+            let given = wrong.trim_matches('\'');
+            for part in [key, given, "expected a whole number from 0 to "] {
+                assert!(error.contains(part), "{text}: {error}");
+            }
+            checked += 1;
+        }
+        let right = format!("[{section}]\n{name} = ");
+        for number in ["1000", "'1000'"] {
+            let _right = Settings::from_toml(&format!("{right}{number}")).unwrap();
+        }
+    }
+    assert_eq!(checked, 180);
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = (variable("limits.connections"), "on");
+    let output = duly(folder.path(), &["serve"], &[wrong]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let expected = "invalid value: string \"on\", expected a whole number from 0 to ";
+    assert!(
+        said.contains(expected) && said.contains("limits.connections"),
+        "{said}"
+    );
+}
+
+/// It would do nothing, and nobody would learn of it.
+#[test]
+fn a_variable_that_lacks_an_underscore_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["DULY_SERVER_API__LISTEN", "DULY_SERVER_ADMIN_LISTEN"] {
+        let output = duly(
+            folder.path(),
+            &["serve"],
+            &[(name.to_owned(), "127.0.0.1:0")],
+        );
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("{name} is not a setting")), "{said}");
+    }
+    // Those of services in Kubernetes, and of other programs.
+    let others = [
+        "PORT",
+        "SERVICE_HOST",
+        "API_PORT_7777_TCP",
+        "API_SERVICE_PORT",
+        "KILLS",
+    ];
+    let others = others.map(|name| (format!("DULY_SERVER_{name}"), "1"));
+    let loud = (variable("log.level"), "loud");
+    let output = duly(folder.path(), &["serve"], &[&others[..], &[loud]].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("log.level is \"loud\""), "{said}");
+}
+
 #[test]
 fn what_a_variable_sets_beside_a_name_in_capitals_is_refused() {
     for (file, key, value) in [

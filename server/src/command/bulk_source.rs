@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::error::Result;
-use super::remote::{Server, in_queue};
+use super::remote::Server;
 use super::store::Store;
 use super::view::{BulkAction, EraseStep, EventBulk, EventFilter, RecordFilter, ReplayStep};
 
@@ -89,7 +89,7 @@ impl BulkSource for Store {
 
 impl BulkSource for Server {
     async fn store_time(&self, queue: Option<&String>) -> Result<Timestamp> {
-        in_queue(queue, "dead letters")?;
+        self.in_queue(queue, "dead letters")?;
         let filter = EventFilter {
             queue: queue.cloned(),
             ..EventFilter::default()
@@ -139,7 +139,7 @@ impl BulkSource for Server {
     }
 
     async fn replay(&self, filter: &RecordFilter, step: ReplayStep<'_>) -> Result<ReplayedRecords> {
-        let (namespace, name) = in_queue(filter.queue.as_ref(), "records")?;
+        let (namespace, name) = self.in_queue(filter.queue.as_ref(), "records")?;
         let body = json!({
             "name": step.name, "outcome": filter.outcome.map(|it| it.as_str()),
             "cause": filter.cause.map(|it| it.as_str()), "error": filter.error, "key": filter.key,

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::bulk_source::BulkSource;
 use super::error::{CommandError, Result};
+use super::interruption::until_interrupted;
 use super::output::{Colour, Output, confirm, payload, plain, progress, time};
 use super::source::{PAGE, Source};
 use super::values;
@@ -271,10 +272,9 @@ async fn bulk<S: Source + BulkSource>(
         ..BulkResult::default()
     };
     let named = result.missing.len();
-    let ended = sweep(source, action, &arguments, &mut result, &|done| {
-        bar.set_position(done);
-    })
-    .await;
+    let show = |done| bar.set_position(done);
+    let sweep = sweep(source, action, &arguments, &mut result, &show);
+    let ended = until_interrupted(sweep).await;
     bar.finish_and_clear();
     let BulkResult {
         matched,

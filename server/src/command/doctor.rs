@@ -49,10 +49,9 @@ pub(crate) async fn run(target: &Target, command: DoctorCommand) -> Result<()> {
         let question = "Damage will be repaired; without --repair it is only reported.";
         confirm(command.yes, question)?;
     }
-    let since = command.since;
     let output = Output::new(target.json);
     let store = target.open_store().await?;
-    let mut check = store.bus().check_store();
+    let mut check = store.bus().check_store().since(command.since);
     for queue in &command.queue {
         check = check.queue(queue.to_string());
     }
@@ -96,7 +95,7 @@ pub(crate) async fn run(target: &Target, command: DoctorCommand) -> Result<()> {
             .iter()
             .map(|(kind, count)| Kind::of(*kind, *count, &report))
             .collect();
-        let left = left(&report, since);
+        let left = left(&report);
         let shown = show(&output, &report, &kinds, left);
         // Damage is a failure although nobody reads of it.
         verdict(&kinds, left).and(shown)
@@ -121,17 +120,13 @@ async fn audit(store: &Store, queues: &[QueueName]) {
     }
 }
 
-/// Whether something was found before, and long ago.
-fn is_old(damage: &Damage, since: Timestamp) -> bool {
-    damage.found.is_some_and(|found| found < since)
-}
-
 /// Returns how much damage is left. Advice is none: a server whose data may be lost with it is somebody's
 /// choice. Nor is what was set aside long ago, which stays listed.
-fn left(report: &StoreReport, since: Timestamp) -> u64 {
+fn left(report: &StoreReport) -> u64 {
     let advice = report.counts.get(&DamageKind::Settings).copied();
-    let old = report.damage.iter().filter(|damage| is_old(damage, since));
-    report.left() - advice.unwrap_or(0) - old.count() as u64
+    report
+        .left()
+        .saturating_sub(advice.unwrap_or(0) + report.old)
 }
 
 /// Writes a report.

@@ -121,7 +121,7 @@ pub(crate) async fn run<S: Source + BulkSource>(
             };
             source.cancel(path).await?;
             let target = format!("{queue}/{id}");
-            source.audit("event cancelled", &target).await?;
+            source.audit_done("event cancelled", &target).await;
             let value = json!({"id": id.to_string(), "cancelled": true});
             output.value(&value, &format!("event {id} is cancelled"))
         }
@@ -201,7 +201,7 @@ async fn changed<S: Source>(
         queue: Some(&queue),
     };
     let due_ms = source.change(path, change).await?;
-    source.audit(action, &format!("{queue}/{id}")).await?;
+    source.audit_done(action, &format!("{queue}/{id}")).await;
     let value = json!({"id": id.to_string(), "due_ms": due_ms});
     output.value(
         &value,

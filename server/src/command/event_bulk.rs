@@ -12,6 +12,7 @@ use serde_json::json;
 use super::bulk_source::BulkSource;
 use super::error::{CommandError, Failure, Result};
 use super::event_list::FilterArguments;
+use super::interruption::until_interrupted;
 use super::output::{Output, confirm, progress};
 use super::source::Source;
 use super::values;
@@ -101,16 +102,18 @@ pub(super) async fn change<S: Source + BulkSource>(
         pushed_until: arguments.pushed_until,
         ..Done::default()
     };
+    // What goes on later has the time of the beginning, not a delay of its own.
+    let at = match action {
+        BulkAction::At(due) => format!("--at {due}, "),
+        _ => String::new(),
+    };
     let action = if arguments.dry_run {
         BulkAction::Count
     } else {
         action
     };
     let show = |many| bar.set_position(many);
-    let ended = tokio::select! {
-        ended = sweep(source, (action, arguments), &mut done, &show) => ended,
-        _ = tokio::signal::ctrl_c() => Err(CommandError::failed("it was interrupted")),
-    };
+    let ended = until_interrupted(sweep(source, (action, arguments), &mut done, &show)).await;
     bar.finish_and_clear();
     let Done {
         matched,
@@ -121,7 +124,9 @@ pub(super) async fn change<S: Source + BulkSource>(
     if let Err(error) = ended {
         let place = next.zip(pushed_until);
         let place = place.map_or_else(String::new, |(next, until)| {
-            format!("; go on with the same filters, --pushed-until {until} and --resume '{next}'")
+            format!(
+                "; go on with the same filters, {at}--pushed-until {until} and --resume '{next}'"
+            )
         });
         let text = format!("{error}; {changed} events were {verb} before{place}");
         return Err(CommandError::new(error.failure, text));

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::bulk_source::BulkSource;
 use super::error::{CommandError, Result};
+use super::interruption::until_interrupted;
 use super::output::{Output, confirm, plain, progress};
 use super::records::RecordArguments;
 use super::source::Source;
@@ -54,6 +55,13 @@ pub(super) async fn replay<S: Source + BulkSource>(
     let queue = arguments.queue.as_str();
     source.queue(queue).await?;
     let filter = arguments.filter.filter(Some(&arguments.queue));
+    if let Some(outcome) = filter.outcome.filter(|outcome| !outcome.is_final()) {
+        return Err(CommandError::usage(format!(
+            "outcome is {}; an event that is replayed has ended: acked, discarded, cancelled, expired or \
+             dropped. Dead letters are revived",
+            outcome.as_str()
+        )));
+    }
     if !arguments.dry_run {
         let name = plain(&arguments.name);
         let what = format!("Push the matching events of {queue} once more, as the replay {name}?");
@@ -70,10 +78,7 @@ pub(super) async fn replay<S: Source + BulkSource>(
         ..ReplayedRecords::default()
     };
     let show = |many| bar.set_position(many);
-    let ended = tokio::select! {
-        ended = sweep(source, (filter, &arguments), &mut sum, &show) => ended,
-        _ = tokio::signal::ctrl_c() => Err(CommandError::failed("it was interrupted")),
-    };
+    let ended = until_interrupted(sweep(source, (filter, &arguments), &mut sum, &show)).await;
     bar.finish_and_clear();
     if let Err(error) = ended {
         let pushed = sum.pushed;

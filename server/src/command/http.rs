@@ -133,6 +133,11 @@ impl HttpClient {
                 .body(body);
         }
         let failed = |error: reqwest::Error| {
+            if error.is_builder() {
+                let text = "the request cannot be made; the token or the account may have a \
+                            character that no header has";
+                return CommandError::usage(with_causes(text.to_owned(), &error));
+            }
             let hint = if error.is_connect() {
                 "; `duly serve` starts a server"
             } else {
@@ -159,7 +164,8 @@ impl HttpClient {
             401 | 403 => Failure::Denied,
             404 => Failure::NotFound,
             409 => Failure::Conflict,
-            408 | 429 | 503 | 504 => Failure::Unavailable,
+            // A proxy says 502 of a server that does not respond.
+            408 | 429 | 502..=504 => Failure::Unavailable,
             _ => Failure::Failed,
         };
         let problem: Value = serde_json::from_str(text).unwrap_or_default();

@@ -17,6 +17,7 @@ mod event_replay;
 mod forecast;
 mod health;
 mod http;
+mod interruption;
 mod manual;
 mod node;
 mod outbox;

@@ -4,6 +4,7 @@ use duly::__server::timing::BulkPacer;
 use serde_json::{Value, json};
 
 use super::error::{CommandError, Result};
+use super::interruption::until_interrupted;
 use super::output::{Output, confirm, progress};
 
 use super::source::Source;
@@ -36,10 +37,7 @@ pub(super) async fn run<S: Source>(source: &S, output: Output, purge: Purge<'_>)
     let bar = progress(Some(waiting), "cancelling");
     let mut cancelled = 0;
     let show = |many| bar.set_position(many);
-    let ended = tokio::select! {
-        ended = sweep(source, purge, &mut cancelled, &show) => ended,
-        _ = tokio::signal::ctrl_c() => Err(CommandError::failed("it was interrupted")),
-    };
+    let ended = until_interrupted(sweep(source, purge, &mut cancelled, &show)).await;
     bar.finish_and_clear();
     if let Err(error) = ended {
         let text = format!("{error}; {cancelled} events were cancelled before");

@@ -43,7 +43,10 @@ impl Server {
         queue: Option<&'a str>,
     ) -> Result<(&'a str, Option<&'a str>)> {
         match (queue, &self.namespace) {
-            (Some(queue), _) => split(queue).map(|(namespace, name)| (namespace, Some(name))),
+            (Some(queue), _) => {
+                let (namespace, name) = self.split(queue)?;
+                Ok((namespace, Some(name)))
+            }
             (None, Some(namespace)) => Ok((namespace.as_str(), None)),
             (None, None) => {
                 let text = "with --server, events are those of a queue or of a namespace; add \
@@ -51,6 +54,45 @@ impl Server {
                 Err(CommandError::usage(text))
             }
         }
+    }
+
+    /// Splits the name of a queue as the library has it: the queue `close` of the namespace `shop` is
+    /// `shop.close`. It fails where the command is for another namespace.
+    fn split<'a>(&self, queue: &'a str) -> Result<(&'a str, &'a str)> {
+        let (namespace, name) = queue.split_once('.').ok_or_else(|| {
+            CommandError::usage(format!(
+                "`{queue}` has no namespace; with --server a queue is named `namespace.queue`, such \
+                 as shop.close"
+            ))
+        })?;
+        match &self.namespace {
+            Some(of) if of != namespace => Err(CommandError::usage(format!(
+                "the queue {queue} is not of the namespace {of}, which --namespace names; leave one of \
+                 them out"
+            ))),
+            _ => Ok((namespace, name)),
+        }
+    }
+
+    fn of_event<'a>(&self, path: EventPath<'a>) -> Result<(&'a str, &'a str, String)> {
+        let queue = path.queue.ok_or_else(|| {
+            let text = "with --server an event is found in its queue; add --queue namespace.queue";
+            CommandError::usage(text)
+        })?;
+        let (namespace, queue) = self.split(queue)?;
+        Ok((namespace, queue, path.id.to_string()))
+    }
+
+    pub(super) fn in_queue<'a>(
+        &self,
+        queue: Option<&'a String>,
+        what: &str,
+    ) -> Result<(&'a str, &'a str)> {
+        let queue = queue.ok_or_else(|| {
+            let text = format!("with --server, {what} are those of a queue; add --queue");
+            CommandError::usage(text)
+        })?;
+        self.split(queue)
     }
 
     async fn get<T: DeserializeOwned>(
@@ -71,37 +113,9 @@ fn of_found<T>(id: EventId, found: Result<T>) -> Result<T> {
     })
 }
 
-/// Splits the name of a queue as the library has it: the queue `close` of the namespace `shop` is
-/// `shop.close`.
-fn split(queue: &str) -> Result<(&str, &str)> {
-    queue.split_once('.').ok_or_else(|| {
-        CommandError::usage(format!(
-            "`{queue}` has no namespace; with --server a queue is named `namespace.queue`, such \
-             as shop.close"
-        ))
-    })
-}
-
-fn of_event<'a>(path: EventPath<'a>) -> Result<(&'a str, &'a str, String)> {
-    let queue = path.queue.ok_or_else(|| {
-        let text = "with --server an event is found in its queue; add --queue namespace.queue";
-        CommandError::usage(text)
-    })?;
-    let (namespace, queue) = split(queue)?;
-    Ok((namespace, queue, path.id.to_string()))
-}
-
-pub(super) fn in_queue<'a>(queue: Option<&'a String>, what: &str) -> Result<(&'a str, &'a str)> {
-    let queue = queue.ok_or_else(|| {
-        let text = format!("with --server, {what} are those of a queue; add --queue");
-        CommandError::usage(text)
-    })?;
-    split(queue)
-}
-
 impl Source for Server {
     async fn queue(&self, queue: &str) -> Result<QueueView> {
-        let (namespace, name) = split(queue)?;
+        let (namespace, name) = self.split(queue)?;
         let view: api::QueueView = self.get(&["v1", namespace, "queues", name], &[]).await?;
         // The server describes one that does not exist as empty.
         if view.exists {
@@ -144,7 +158,7 @@ impl Source for Server {
     }
 
     async fn set_queue(&self, queue: &str, change: QueueChange) -> Result<()> {
-        let (namespace, name) = split(queue)?;
+        let (namespace, name) = self.split(queue)?;
         let mut body = serde_json::Map::new();
         if let Some(paused) = change.paused {
             body.insert("paused".to_owned(), paused.into());
@@ -172,7 +186,7 @@ impl Source for Server {
         after: Option<&str>,
         limit: usize,
     ) -> Result<(u64, Option<String>)> {
-        let (namespace, name) = split(queue)?;
+        let (namespace, name) = self.split(queue)?;
         let path = ["v1", namespace, "queues", name, "purge"];
         let query = set_fields([
             ("after", after.map(str::to_owned)),
@@ -190,7 +204,7 @@ impl Source for Server {
         step: Duration,
     ) -> Result<Vec<ForecastStep>> {
         self.queue(queue).await?; // a forecast of none would be empty
-        let (namespace, name) = split(queue)?;
+        let (namespace, name) = self.split(queue)?;
         let query = [
             ("horizon_ms", horizon.as_millis().to_string()),
             ("step_ms", step.as_millis().to_string()),
@@ -225,20 +239,20 @@ impl Source for Server {
     }
 
     async fn event(&self, path: EventPath<'_>) -> Result<EventView> {
-        let (namespace, name, id) = of_event(path)?;
+        let (namespace, name, id) = self.of_event(path)?;
         let view = ["v1", namespace, "queues", name, "events", &id];
         let view = of_found(path.id, self.get(&view, &[]).await)?;
         Ok(EventView::new(format!("{namespace}.{name}"), view))
     }
 
     async fn explain(&self, path: EventPath<'_>) -> Result<Explanation> {
-        let (namespace, name, id) = of_event(path)?;
+        let (namespace, name, id) = self.of_event(path)?;
         let explained = ["v1", namespace, "queues", name, "explanations", &id];
         of_found(path.id, self.get(&explained, &[]).await)
     }
 
     async fn cancel(&self, path: EventPath<'_>) -> Result<()> {
-        let (namespace, name, id) = of_event(path)?;
+        let (namespace, name, id) = self.of_event(path)?;
         let event = ["v1", namespace, "queues", name, "events", &id];
         let query = audited();
         let sent = self.http.send(Method::DELETE, &event, &query, None);
@@ -246,7 +260,7 @@ impl Source for Server {
     }
 
     async fn change(&self, path: EventPath<'_>, change: EventChange) -> Result<u64> {
-        let (namespace, name, id) = of_event(path)?;
+        let (namespace, name, id) = self.of_event(path)?;
         let body = match change {
             EventChange::After(delay) => json!({"delay_ms": millis(delay)}).to_string(),
             EventChange::At(due) => json!({"due_ms": due.as_millis()}).to_string(),
@@ -268,7 +282,7 @@ impl Source for Server {
         after: Option<&str>,
         limit: usize,
     ) -> Result<PageView<DeadView>> {
-        let (namespace, name) = in_queue(filter.queue.as_ref(), "dead letters")?;
+        let (namespace, name) = self.in_queue(filter.queue.as_ref(), "dead letters")?;
         let query = set_fields([
             ("since_ms", filter.since.map(millis_text)),
             ("until_ms", filter.until.map(millis_text)),
@@ -285,7 +299,7 @@ impl Source for Server {
     }
 
     async fn act_on_dead(&self, queue: &str, ids: &[EventId], action: DeadAction) -> Result<u64> {
-        let (namespace, name) = split(queue)?;
+        let (namespace, name) = self.split(queue)?;
         let action = match action {
             DeadAction::Revive => "revive",
             DeadAction::Drop => "drop",
@@ -304,7 +318,7 @@ impl Source for Server {
         after: Option<&str>,
         limit: usize,
     ) -> Result<PageView<RecordView>> {
-        let (namespace, name) = in_queue(filter.queue.as_ref(), "records")?;
+        let (namespace, name) = self.in_queue(filter.queue.as_ref(), "records")?;
         let query = set_fields([
             ("id", filter.id.map(|id| id.to_string())),
             ("outcome", filter.outcome.map(|it| it.as_str().to_owned())),

@@ -7,6 +7,7 @@ use duly::admin::AuditFilter;
 use duly_server::api::{AuditView, Explanation, ForecastStep, NodeView};
 
 use super::error::Result;
+use super::said;
 use super::view::{
     DeadAction, DeadFilter, DeadView, EventChange, EventFilter, EventListView, EventPath,
     EventView, OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView,
@@ -64,6 +65,14 @@ pub(crate) trait Source {
     ) -> Result<PageView<RecordView>>;
     /// Adds to the audit what a command has done; a server does so itself.
     async fn audit(&self, action: &str, target: &str) -> Result<()>;
+    /// As [`audit`](Self::audit), of what is done already: who reads that it failed would do it again.
+    async fn audit_done(&self, action: &str, target: &str) {
+        if let Err(error) = self.audit(action, target).await {
+            said(&format!(
+                "note: it is done, and the audit has no line of it: {error}"
+            ));
+        }
+    }
     /// Returns lines of the audit that match, the newest first.
     async fn audit_lines(
         &self,

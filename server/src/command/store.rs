@@ -138,27 +138,28 @@ impl Source for Store {
         // which may fail.
         if let Some(rate) = change.rate {
             self.bus.set_rate(queue, rate).await?;
-            self.audit("rate of queue set", queue).await?;
+            self.audit_done("rate of queue set", queue).await;
         }
         if let Some(buckets) = change.buckets {
             self.bus.set_buckets(queue, buckets).await?;
-            self.audit("buckets of queue set", queue).await?;
+            self.audit_done("buckets of queue set", queue).await;
         }
         if let Some(workers) = change.workers {
             self.bus.set_workers_everywhere(queue, workers).await?;
-            self.audit("workers of queue set", queue).await?;
+            self.audit_done("workers of queue set", queue).await;
         }
         match change.paused {
             Some(true) => {
                 self.bus.pause(queue).await?;
-                self.audit("queue paused", queue).await
+                self.audit_done("queue paused", queue).await;
             }
             Some(false) => {
                 self.bus.resume(queue).await?;
-                self.audit("queue resumed", queue).await
+                self.audit_done("queue resumed", queue).await;
             }
-            None => Ok(()),
+            None => {}
         }
+        Ok(())
     }
 
     async fn purge(

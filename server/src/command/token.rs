@@ -111,8 +111,7 @@ pub(crate) async fn run(output: Output, arguments: TokenArguments) -> Result<()>
         TokenCommand::List { namespace } => {
             let path = ["token", &namespace];
             let listed = http.send(Method::GET, &path, &[], None).await?;
-            let tokens: BTreeMap<String, String> =
-                serde_json::from_value(listed["tokens"].clone()).unwrap_or_default();
+            let tokens: BTreeMap<String, String> = http.read(listed["tokens"].clone())?;
             let rows: Vec<_> = tokens
                 .iter()
                 .map(|(token, description)| vec![token.clone(), plain(description)])

@@ -18,6 +18,8 @@ const UNITS: [(&str, u64); 5] = [
     ("d", 86_400_000),
 ];
 const DAY_S: u64 = 86_400;
+/// The first time that may be given in milliseconds, in 1973.
+const MILLIS_MIN: Timestamp = Timestamp::from_millis(100_000_000_000);
 
 /// Parses a duration such as `90s` or `1h30m`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
@@ -61,7 +63,7 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
 
 /// Parses a time: `2026-01-31T12:00:00Z`, milliseconds since the epoch, or a duration ago.
 pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
-    if let Some(time) = point(text) {
+    if let Some(time) = point(text)? {
         return Ok(time);
     }
     match duration(text) {
@@ -86,12 +88,24 @@ pub(crate) fn time_to_come(text: &str) -> Result<Timestamp, String> {
             "`{text}` is no time; write 2026-01-31T12:00:00Z, or milliseconds since the epoch"
         ),
     };
-    point(text).ok_or_else(wrong)
+    point(text)?.ok_or_else(wrong)
 }
 
-fn point(text: &str) -> Option<Timestamp> {
-    let millis = || text.parse().ok().map(Timestamp::from_millis);
-    rfc3339(text).or_else(millis)
+/// Parses a time that needs no other one. A small number is none: who forgets the unit of a duration
+/// would mean 1970, and so everything.
+fn point(text: &str) -> Result<Option<Timestamp>, String> {
+    match text.parse().map(Timestamp::from_millis) {
+        Ok(at) if at.as_millis() == 0 => Err(format!(
+            "`{text}` could be now or 1970; write 0s, or 1970-01-01T00:00:00Z"
+        )),
+        Ok(at) if at < MILLIS_MIN => Err(format!(
+            "`{text}` is in {}, as a number is milliseconds since 1970; write a unit, ms, s, m, h \
+             or d, such as {text}d, or a time such as 2026-01-31T12:00:00Z",
+            at.to_string().get(..4).unwrap_or_default()
+        )),
+        Ok(at) => Ok(Some(at)),
+        Err(_) => Ok(rfc3339(text)),
+    }
 }
 
 /// Parses a time in UTC, to the second or finer.
@@ -183,7 +197,8 @@ mod tests {
     fn a_time_to_come_is_no_duration() {
         let at = time_to_come("2026-01-01T00:00:00Z");
         assert_eq!(at.map(Timestamp::as_millis), Ok(1_767_225_600_000));
-        assert_eq!(time_to_come("7"), Ok(Timestamp::from_millis(7)));
+        let at = time_to_come("1767225600000");
+        assert_eq!(at.map(Timestamp::as_millis), Ok(1_767_225_600_000));
         let wrong = time_to_come("1h30m").unwrap_err();
         assert!(wrong.contains("--after 1h30m"), "{wrong}");
         assert!(time_to_come("noon").is_err());
@@ -197,6 +212,20 @@ mod tests {
         assert_eq!(millis("2024-02-29T12:00:00.25Z"), Ok(1_709_208_000_250));
         let hour_ago = millis("1h").unwrap();
         assert!(now_ms() - hour_ago >= 3_600_000);
+        assert_eq!(millis("100000000000"), Ok(100_000_000_000));
+        // Neither is taken for the other: one is nothing, and one is all.
+        for wrong in [time("0"), time_to_come("0")] {
+            let wrong = wrong.unwrap_err();
+            assert!(wrong.contains("0s, or 1970-01-01T00:00:00Z"), "{wrong}");
+        }
+        assert_eq!(millis("1970-01-01T00:00:00Z"), Ok(0));
+        assert!(now_ms() - millis("0s").unwrap() < 60_000);
+        for small in ["2", "99999999999"] {
+            for wrong in [time(small), time_to_come(small)] {
+                let wrong = wrong.unwrap_err();
+                assert!(wrong.contains(&format!("such as {small}d")), "{wrong}");
+            }
+        }
         for wrong in [
             "yesterday",
             "2026-02-29T00:00:00Z",

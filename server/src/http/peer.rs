@@ -57,14 +57,13 @@ fn client(peer: SocketAddr, headers: &HeaderMap, proxies: &[IpNet]) -> SocketAdd
         proxies.iter().any(|network| network.contains(&address))
     };
     let lines = headers.get_all(FORWARDED_FOR).iter().rev();
-    let hops = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
+    // Of a line that is no text as a whole, the end may be what a proxy has added.
+    let hops = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
     let mut client = peer;
     for hop in hops {
-        let address = hop
-            .trim()
-            .parse()
-            .map(|address| SocketAddr::new(address, 0));
-        match address.or_else(|_| hop.trim().parse()) {
+        let hop = std::str::from_utf8(hop).unwrap_or_default().trim();
+        let address = hop.parse().map(|address| SocketAddr::new(address, 0));
+        match address.or_else(|_| hop.parse()) {
             Ok(address) if is_proxy(&client) => client = address,
             _ => break,
         }
@@ -95,6 +94,8 @@ pub(super) fn idle() -> Option<Idle> {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     #[test]
@@ -117,10 +118,17 @@ mod tests {
             ("10.0.0.1:80", &[], "10.0.0.1"),
             ("10.0.0.1:80", &["203.0.113.7, unknown"], "10.0.0.1"),
             ("10.0.0.1:80", &["203.0.113.7, "], "10.0.0.1"),
+            // What it has written may be no text.
+            (
+                "10.0.0.1:80",
+                &["caf\u{e9}, 203.0.113.7, 10.2.0.1"],
+                "203.0.113.7",
+            ),
         ] {
             let mut headers = HeaderMap::new();
             for line in lines {
-                headers.append(FORWARDED_FOR, line.parse().unwrap());
+                let line = HeaderValue::from_bytes(line.as_bytes()).unwrap();
+                headers.append(FORWARDED_FOR, line);
             }
             let client = client(peer.parse().unwrap(), &headers, &proxies);
             let expected: IpAddr = expected.parse().unwrap();

@@ -11,7 +11,7 @@ use super::check::{Call, refused};
 use super::delivered::{self, Undelivered};
 use super::job::JobView;
 use super::params::Params;
-use super::{ApiError, Result, dead};
+use super::{ApiError, Result, respawn_notes};
 use crate::http::reply;
 use crate::metrics;
 
@@ -70,7 +70,7 @@ pub(super) async fn consume(call: &mut Call<'_>, query: Option<&str>) -> Result<
         let queue = job.queue().as_str();
         let queue = queue.strip_prefix(&prefix).unwrap_or(queue);
         let headers = job.event().headers();
-        let known = dead::known_id(call, queue, job.id(), headers).await?;
+        let known = respawn_notes::known_id(call, queue, job.id(), headers).await?;
         views.push(JobView::leased(namespace, job, known, now));
     }
     metrics::consumed(&call.labels(), jobs.jobs(), count > 1, now);

@@ -19,7 +19,7 @@ use serde_json::json;
 use super::check::{Call, Steps};
 use super::job::{self, ID_MARK};
 use super::params::Params;
-use super::{ApiError, Result, respawn_notes};
+use super::{ApiError, Result, ends, respawn_notes};
 use crate::admission::Work;
 use crate::bus::{Body, FoundJob, Pool};
 use crate::http::reply;
@@ -110,7 +110,8 @@ pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
             // Its headers alone: this server may lack the key of its payload.
             let found = queue.get(id).await?.and_then(|found| found.body);
             if let Some(event) = found {
-                let known = known_id(call, &call.route.queue, id, &event.headers).await?;
+                let known =
+                    respawn_notes::known_id(call, &call.route.queue, id, &event.headers).await?;
                 shown = job::shown(known, &event.headers);
             }
         }
@@ -229,7 +230,7 @@ async fn respawn_some(
         };
         let note = |before| {
             (
-                key(call, it.known),
+                respawn_notes::key(call, it.known),
                 respawn_notes::text(it.successor, before),
             )
         };
@@ -249,8 +250,7 @@ async fn respawn_some(
     for it in jobs {
         // Another respawn was faster, or whoever has ended the job found no note yet.
         let is_dead = |job: FoundJob| job.state == State::Dead;
-        let ended = respawned(call, it.known).await?.is_empty();
-        if ended || !call.pool.get(queue, it.job.id).await?.is_some_and(is_dead) {
+        if !call.pool.get(queue, it.job.id).await?.is_some_and(is_dead) {
             continue;
         }
         if it.job.form.is_encrypted {
@@ -288,23 +288,13 @@ async fn respawn_some(
     let dropped = usize::try_from(dropped).unwrap_or(usize::MAX);
     done.count += dropped;
     if dropped < pushed.len() {
-        end_what_has_ended(call, queue, &pushed).await?;
+        let jobs = pushed.iter().map(|it| (it.known, it.successor));
+        ends::end_what_has_ended(call, jobs).await?;
     }
     match failed {
         Some(error) => Err(error.into()),
         None => Ok(()),
     }
-}
-
-/// Cancels the new events of jobs that were ended while they were on their way: whoever did so has removed
-/// the note.
-async fn end_what_has_ended(call: &Call<'_>, queue: &Queue<Body>, jobs: &[DeadJob]) -> Result<()> {
-    for it in jobs {
-        if respawned(call, it.known).await?.is_empty() {
-            let _ = queue.cancel(it.successor).await?; // where it is over by then, nothing is left to do
-        }
-    }
-    Ok(())
 }
 
 /// Pushes new events in the place of dead ones, and returns a result for each.
@@ -342,14 +332,16 @@ async fn with_note(
     let Some(job) = job.filter(|job| job.state == State::Dead) else {
         return Ok(None);
     };
-    let known = known_id(call, &call.route.queue, job.id, &job.headers).await?;
+    let known = respawn_notes::known_id(call, &call.route.queue, job.id, &job.headers).await?;
     let successor = job_id::after(job.id, job.pushed);
-    let note = match respawned(call, known).await?.first() {
+    let noted = respawn_notes::if_any(call, known).await?;
+    let note = match noted.as_ref().map(|events| events.first()) {
         None => Note::Missing,
-        Some(noted) if *noted == successor => Note::Successor,
-        Some(noted) if *noted == job.id => Note::Earlier,
+        Some(Some(noted)) if *noted == successor => Note::Successor,
+        Some(Some(noted)) if *noted == job.id => Note::Earlier,
         // Where the successor is known, the note is of one after it.
-        Some(_) if queue.get(successor).await?.is_some() => Note::Successor,
+        Some(Some(_)) if queue.get(successor).await?.is_some() => Note::Successor,
+        // One that cannot be read is replaced as well.
         Some(_) => Note::Earlier,
     };
     Ok(Some(Ok(DeadJob {
@@ -384,51 +376,4 @@ fn respawned_event(queue: &Queue<Body>, dead: &DeadJob, ttl_s: u32) -> EventBuil
         }
     }
     event.header(ID_MARK, dead.known.to_string())
-}
-
-fn key(call: &Call<'_>, known: EventId) -> String {
-    key_of(call, &call.route.queue, known)
-}
-
-fn key_of(call: &Call<'_>, queue: &str, known: EventId) -> String {
-    let namespace = &call.route.namespace;
-    format!("{}/{namespace}/{queue}/{known}", call.pool.name())
-}
-
-/// Returns the id that clients know an event of a queue by: that of its mark, where there is a note
-/// that the event took the place of that job.
-pub(super) async fn known_id(
-    call: &Call<'_>,
-    queue: &str,
-    id: EventId,
-    headers: &[(String, String)],
-) -> Result<EventId> {
-    let Some(known) = job::marked(headers) else {
-        return Ok(id);
-    };
-    let noted = noted(call, &key_of(call, queue, known)).await?;
-    Ok(if noted.contains(&id) { known } else { id })
-}
-
-/// Returns the event that an id means now, if its job was respawned, and the one before it, if any:
-/// it is there until the other is pushed.
-pub(super) async fn respawned(call: &Call<'_>, known: EventId) -> Result<Vec<EventId>> {
-    noted(call, &key(call, known)).await
-}
-
-async fn noted(call: &Call<'_>, key: &str) -> Result<Vec<EventId>> {
-    let note = call.app.shared.get(Table::Respawned, key).await?;
-    Ok(note
-        .as_deref()
-        .map(respawn_notes::events_of)
-        .unwrap_or_default())
-}
-
-/// Forgets a respawned job that has ended.
-pub(super) async fn forget_respawned(call: &Call<'_>, known: EventId) -> Result<()> {
-    Ok(call
-        .app
-        .shared
-        .remove(Table::Respawned, &key(call, known))
-        .await?)
 }

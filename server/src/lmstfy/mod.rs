@@ -8,6 +8,7 @@ mod check;
 mod consume;
 mod dead;
 pub(crate) mod delivered;
+mod ends;
 pub(crate) mod gauges;
 mod job;
 mod jobs;

@@ -6,11 +6,12 @@
 
 use std::time::Duration;
 
-use duly::EventId;
 use duly::time::Timestamp;
+use duly::{ErrorKind, EventId};
 use futures_util::{StreamExt, stream};
 
 use super::check::Call;
+use super::job;
 use crate::bus::Pool;
 use crate::clock;
 use crate::shared::{Result, StateError, Table};
@@ -45,8 +46,73 @@ fn parse(note: &str) -> Option<(Vec<EventId>, Timestamp)> {
 }
 
 /// Returns the events that a note names: the one that the id means now, and the one before it.
-pub(super) fn events_of(note: &str) -> Vec<EventId> {
+fn events_of(note: &str) -> Vec<EventId> {
     parse(note).map(|(ids, _)| ids).unwrap_or_default()
+}
+
+pub(super) fn key(call: &Call<'_>, known: EventId) -> String {
+    key_of(call, &call.route.queue, known)
+}
+
+fn key_of(call: &Call<'_>, queue: &str, known: EventId) -> String {
+    let namespace = &call.route.namespace;
+    format!("{}/{namespace}/{queue}/{known}", call.pool.name())
+}
+
+/// Returns the id that clients know an event of a queue by: that of its mark, where there is a note
+/// that the event took the place of that job.
+pub(super) async fn known_id(
+    call: &Call<'_>,
+    queue: &str,
+    id: EventId,
+    headers: &[(String, String)],
+) -> Result<EventId> {
+    let Some(known) = job::marked(headers) else {
+        return Ok(id);
+    };
+    let noted = noted(call, &key_of(call, queue, known)).await?;
+    Ok(if noted.contains(&id) { known } else { id })
+}
+
+/// Returns the event that an id means now, if its job was respawned, and the one before it, if any:
+/// it is there until the other is pushed.
+pub(super) async fn of(call: &Call<'_>, known: EventId) -> Result<Vec<EventId>> {
+    noted(call, &key(call, known)).await
+}
+
+async fn noted(call: &Call<'_>, key: &str) -> Result<Vec<EventId>> {
+    Ok(noted_if_any(call, key).await?.unwrap_or_default())
+}
+
+/// As [`of`]; `None` where nothing is noted, and no event where that cannot be read.
+pub(super) async fn if_any(call: &Call<'_>, known: EventId) -> Result<Option<Vec<EventId>>> {
+    noted_if_any(call, &key(call, known)).await
+}
+
+async fn noted_if_any(call: &Call<'_>, key: &str) -> Result<Option<Vec<EventId>>> {
+    let note = call.app.shared.get(Table::Respawned, key).await?;
+    Ok(note.map(|note| readable_events(key, &note)))
+}
+
+/// Returns the events that a note names. One that cannot be read is told, and set aside.
+fn readable_events(key: &str, note: &str) -> Vec<EventId> {
+    let events = events_of(note);
+    if events.is_empty() {
+        let expected = "an id, milliseconds since the epoch, and perhaps another id";
+        tracing::warn!(
+            key,
+            note,
+            expected,
+            "note of a respawned job cannot be read"
+        );
+    }
+    events
+}
+
+/// Forgets a respawned job that has ended.
+pub(super) async fn forget(call: &Call<'_>, known: EventId) -> Result<()> {
+    let key = key(call, known);
+    call.app.shared.remove(Table::Respawned, &key).await
 }
 
 /// Looks at some notes after a respawn of so many jobs, and removes those of jobs that are over. A
@@ -66,7 +132,9 @@ async fn sweep_some(call: &Call<'_>, mut left: usize) -> Result<()> {
         left = left.saturating_sub(notes.len().max(1));
         let is_last = next.is_empty();
         *call.app.respawn_notes.lock() = next;
-        let old = notes.into_iter().filter(|(_, note)| is_old(note));
+        let old = notes
+            .into_iter()
+            .filter(|(key, note)| !readable_events(key, note).is_empty() && is_old(note));
         let old: Vec<_> = old
             .map(|(key, note)| remove_if_over(call, key, note))
             .collect();
@@ -88,8 +156,15 @@ fn is_old(note: &str) -> bool {
 /// Removes a note of this pool, if its event is over. Other pools may be of other servers.
 async fn remove_if_over(call: &Call<'_>, key: String, note: String) -> Result<()> {
     let shared = &call.app.shared;
-    let found = found(call.pool, &key, &note).await;
-    let is_over = found.map_err(|error| StateError::new(&key, &error))? == Some(false);
+    let is_over = match found(call.pool, &key, &note).await {
+        Ok(found) => found == Some(false),
+        // Such as of a queue that no server has: it keeps no other note.
+        Err(error) if error.kind() == ErrorKind::Invalid => {
+            tracing::warn!(key, note, %error, "note of a respawned job cannot be used");
+            false
+        }
+        Err(error) => return Err(StateError::new(&key, &error)),
+    };
     // A respawn that has ended the event has made another note of it before.
     if is_over && shared.get(Table::Respawned, &key).await?.as_ref() == Some(&note) {
         shared.remove(Table::Respawned, &key).await?;

@@ -11,8 +11,33 @@ use super::{ClockKind, DEFAULT_POOL, PoolSettings, Settings};
 
 /// The settings file that is read when none is named.
 const FILE: &str = "duly-server.toml";
+/// The longest name and password of an account.
+const ACCOUNT_BYTES_MAX: usize = 512;
 /// The prefix of variables: `DULY_SERVER__API__LISTEN`.
 const PREFIX: &str = "DULY_SERVER";
+
+/// The sections of the file, as a variable names them.
+const SECTIONS: [&str; 7] = [
+    "ADMIN", "API", "JOBS", "LIMITS", "LOG", "OUTBOX", "WEBHOOKS",
+];
+
+/// Returns the first name of a variable that is meant for the server, and is not read as it lacks an
+/// underscore. Kubernetes makes names with the same beginning for a service `duly-server`.
+fn misspelt(mut names: impl Iterator<Item = String>) -> Option<String> {
+    names.find(|name| {
+        let rest = name
+            .strip_prefix(PREFIX)
+            .and_then(|it| it.strip_prefix('_'));
+        let Some(rest) = rest.filter(|rest| !rest.starts_with('_')) else {
+            return false;
+        };
+        let key = SECTIONS
+            .iter()
+            .find_map(|section| rest.strip_prefix(section)?.strip_prefix('_'));
+        let is_made = |key: &str| key.starts_with("SERVICE_") || key.starts_with("PORT");
+        key.is_some_and(|key| !is_made(key)) || rest.starts_with("POOLS_")
+    })
+}
 
 /// What flags set; `None` is unset.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +87,13 @@ impl Settings {
                 .format(FileFormat::Toml)
                 .required(false),
         };
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        if let Some(name) = misspelt(names) {
+            return Err(SettingsError(format!(
+                "{name} is not a setting; the name of one begins with {PREFIX}__, and has two underscores \
+                 between its parts, such as {PREFIX}__API__LISTEN"
+            )));
+        }
         let environment = Environment::with_prefix(PREFIX)
             .prefix_separator("__")
             .separator("__");
@@ -159,13 +191,8 @@ impl Settings {
             return wrong(format!("limits.grace_s is {grace}; it must be 0 to 86400"));
         }
         let mut accounts = self.admin.accounts.iter();
-        if let Some((name, _)) =
-            accounts.find(|(name, password)| name.is_empty() || password.is_empty())
-        {
-            return wrong(format!(
-                "admin.accounts: the name or the password of `{name}` is empty; give both, or \
-                 leave the account out"
-            ));
+        if let Some(why) = accounts.find_map(|(name, password)| wrong_account(name, password)) {
+            return wrong(why);
         }
         let pools: Vec<&str> = self.pools.keys().map(String::as_str).collect();
         let accounts: Vec<&str> = self.admin.accounts.keys().map(String::as_str).collect();
@@ -201,6 +228,32 @@ impl Settings {
             None => Ok(()),
         }
     }
+}
+
+/// Returns why an account could log in in one way alone, or in none: by a form, or by a header that
+/// has the name before the first colon.
+fn wrong_account(name: &str, password: &str) -> Option<String> {
+    let has_control = |text: &str| text.chars().any(char::is_control);
+    let why = if name.is_empty() || password.is_empty() {
+        return Some(format!(
+            "admin.accounts: the name or the password of `{name}` is empty; give both, or leave \
+             the account out"
+        ));
+    } else if name.contains(':') {
+        "the name has a colon, which ends it in a login"
+    } else if name.trim() != name {
+        "the name begins or ends with a blank, which a login leaves out"
+    } else if has_control(name) || has_control(password) {
+        "the name or the password has a character that cannot be entered, such as a line break"
+    } else if name.len().max(password.len()) > ACCOUNT_BYTES_MAX {
+        return Some(format!(
+            "admin.accounts: the name or the password of `{name:.32}` has more than \
+             {ACCOUNT_BYTES_MAX} bytes"
+        ));
+    } else {
+        return None;
+    };
+    Some(format!("admin.accounts: `{name}`: {why}"))
 }
 
 /// Returns two of some names that are the same but for their case.

@@ -5,6 +5,7 @@
 
 mod address;
 mod load;
+mod numbers;
 mod texts;
 mod webhooks;
 
@@ -149,14 +150,19 @@ impl Default for AdminSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct JobSettings {
     /// The delay, in seconds. Default: 0.
+    #[serde(deserialize_with = "numbers::whole")]
     pub delay_s: u32,
     /// The time to live, in seconds; 0 is for ever. Default: 86,400.
+    #[serde(deserialize_with = "numbers::whole")]
     pub ttl_s: u32,
     /// The attempts. Default: 1.
+    #[serde(deserialize_with = "numbers::whole")]
     pub tries: u16,
     /// The time to run, in seconds. Default: 120.
+    #[serde(deserialize_with = "numbers::whole")]
     pub ttr_s: u32,
     /// The wait of a consume, in seconds. Default: 0.
+    #[serde(deserialize_with = "numbers::whole")]
     pub timeout_s: u32,
 }
 
@@ -178,16 +184,21 @@ impl Default for JobSettings {
 pub struct LimitSettings {
     /// The most connections of a listener, fewer where the limit of open files is low; for a new one
     /// the idlest ends that serves no request. Default: 40,000.
+    #[serde(deserialize_with = "numbers::whole")]
     pub connections: usize,
     /// How long a client may take to send the headers of a request, and how long a connection may
     /// idle between two, in seconds. Default: 60.
+    #[serde(deserialize_with = "numbers::whole")]
     pub header_timeout_s: u64,
     /// How long a client may take to send a body, in seconds. Default: 60.
+    #[serde(deserialize_with = "numbers::whole")]
     pub body_timeout_s: u64,
     /// How long a write may make no progress before the connection is closed, in seconds. Default:
     /// 30.
+    #[serde(deserialize_with = "numbers::whole")]
     pub write_timeout_s: u64,
     /// How long a stop waits for requests that run, in seconds. Default: 30.
+    #[serde(deserialize_with = "numbers::whole")]
     pub grace_s: u64,
 }
 
@@ -276,6 +287,7 @@ pub struct OutboxSettings {
     /// How long the ends of `finish_in` are kept, in seconds, as of
     /// [`RelayOptions::done_kept`](duly_outbox::RelayOptions::done_kept). The server does not know how
     /// long the attempts of other processes last. Default: 30 days.
+    #[serde(deserialize_with = "numbers::whole")]
     pub done_kept_s: u64,
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Deserialize;
 
+use super::numbers::whole;
 use super::texts::networks;
 
 /// `[webhooks]`: the delivery of queues to URLs.
@@ -24,23 +25,30 @@ pub struct WebhookSettings {
     /// A PEM file with certificates of authorities that are trusted beside those of the system.
     pub ca_certificates: Option<PathBuf>,
     /// How long a connection may take, in milliseconds, 1 to 60,000. Default: 5,000.
+    #[serde(deserialize_with = "whole")]
     pub connect_timeout_ms: u64,
     /// The lease of an event while its request runs, in milliseconds, 300 to 3,600,000; it is
     /// extended in time. What a killed server was delivering comes back after it. Default: 30,000.
+    #[serde(deserialize_with = "whole")]
     pub ttr_ms: u64,
     /// The most requests of this server at a time over all targets, 1 to 100,000; a namespace has
     /// half of them at most, and leaves others as many as it has. Default: 512.
+    #[serde(deserialize_with = "whole")]
     pub concurrency: usize,
     /// How many failures in a row open the circuit of a target, 1 to 1,000,000. Default: 10.
+    #[serde(deserialize_with = "whole")]
     pub circuit_failures: u32,
     /// The first rest of an open circuit, in milliseconds, 1 to `circuit_rest_max_ms`; each failed
     /// probe doubles it. Default: 1,000.
+    #[serde(deserialize_with = "whole")]
     pub circuit_rest_ms: u64,
     /// The longest rest of an open circuit, in milliseconds, at most 86,400,000. Default: 300,000.
+    #[serde(deserialize_with = "whole")]
     pub circuit_rest_max_ms: u64,
     /// How many probes in a row without a response cost no attempt, at most 1,000,000; later ones
     /// count until one succeeds, so that events of a target that stays dead end. Default: 100, which
     /// is about eight hours of rests.
+    #[serde(deserialize_with = "whole")]
     pub circuit_free_probes: u32,
 }
 

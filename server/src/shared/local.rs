@@ -35,6 +35,9 @@ const SCHEMA: &str = "
     ) STRICT;
     PRAGMA user_version = 1;
 ";
+/// How long a change waits for another writer of the file, and all that comes after it.
+const BUSY_MAX: Duration = Duration::from_secs(5);
+
 /// The state, in a file that this process alone uses.
 ///
 /// Lookups of tokens are cached, so no statement runs for each request.
@@ -59,9 +62,7 @@ impl LocalState {
     }
 
     fn with(connection: Connection, own: Option<OwnFile>) -> Result<Self> {
-        connection
-            .busy_timeout(Duration::from_secs(5))
-            .map_err(failed)?;
+        connection.busy_timeout(BUSY_MAX).map_err(failed)?;
         connection.execute_batch(SCHEMA).map_err(failed)?;
         let versions = Arc::<LocalVersions>::default();
         // The lock is held until the connection is closed.
@@ -150,6 +151,21 @@ impl LocalState {
             deleted.map(drop).map_err(failed)
         };
         self.file.run(table.version(), remove).await
+    }
+
+    /// Removes an entry if another table has none of its key; fails at once while another process
+    /// writes the file, as each check of a token would wait for that as well.
+    pub(super) async fn remove_orphan(&self, (table, of): (Table, Table), key: &str) -> Result<()> {
+        let key = key.to_owned();
+        let remove = move |file: &Connection| {
+            let delete = "DELETE FROM entries WHERE kind = ?1 AND key = ?2
+                 AND NOT EXISTS (SELECT 1 FROM entries WHERE kind = ?3 AND key = ?2)";
+            file.busy_timeout(Duration::ZERO).map_err(failed)?;
+            let deleted = file.execute(delete, params![table.name(), key, of.name()]);
+            file.busy_timeout(BUSY_MAX).map_err(failed)?;
+            deleted.map(drop).map_err(failed)
+        };
+        self.file.run(None, remove).await
     }
 
     /// Removes a token, with what is kept of it, unless a row is given and the token's is another one;
@@ -300,6 +316,37 @@ mod tests {
         assert!(!noted("default/ns/", "7").await);
         let all = state.list(Table::Queues, "default/").await.unwrap();
         assert_eq!(all.len(), NAMES_MAX + 2);
+    }
+
+    #[tokio::test]
+    async fn what_is_left_of_a_gone_entry_holds_no_check_of_a_token_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        let state = LocalState::open(&path).unwrap();
+        let tables = (Table::WebhooksDisabled, Table::Webhooks);
+        for (table, key) in [(tables.0, "gone"), (tables.0, "there"), (tables.1, "there")] {
+            state.put(table, key, "{}").await.unwrap();
+        }
+        let before = state.versions().get();
+        let another = Connection::open(&path).unwrap();
+        another.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let began = tokio::time::Instant::now();
+        let check = async {
+            state.get(Table::Tokens, "a token").await.unwrap();
+            began.elapsed()
+        };
+        // The removal goes first.
+        let (removed, took) = tokio::join!(state.remove_orphan(tables, "gone"), check);
+        assert!(removed.is_err(), "another process writes");
+        assert!(took < BUSY_MAX / 2, "{took:?}");
+        another.execute_batch("COMMIT").unwrap();
+        for key in ["gone", "there"] {
+            state.remove_orphan(tables, key).await.unwrap();
+        }
+        let left = state.list(tables.0, "").await.unwrap();
+        assert_eq!(left, [("there".to_owned(), "{}".to_owned())]);
+        // Each token would be read again for that.
+        assert_eq!(state.versions().get(), before);
     }
 
     #[tokio::test]

@@ -293,6 +293,15 @@ impl SharedState {
         }
     }
 
+    /// Removes what is noted of an entry that another table has no more, which nobody goes by: no
+    /// version is raised, and in a file no lookup waits for it.
+    pub(crate) async fn remove_orphan(&self, (table, of): (Table, Table), key: &str) -> Result<()> {
+        match &self.place {
+            Place::Local(local) => local.remove_orphan((table, of), key).await,
+            Place::Remote(remote) => within(remote.remove_orphan((table, of), key)).await,
+        }
+    }
+
     /// Removes a token, its limit and its use in one step, with a row only if the token's is still that
     /// one; returns whether there was a token.
     pub(crate) async fn remove_token(&self, key: &str, row: Option<&str>) -> Result<bool> {

@@ -208,6 +208,17 @@ impl RemoteState {
         changed.map(drop)
     }
 
+    pub(super) async fn remove_orphan(&self, (table, of): (Table, Table), key: &str) -> Result<()> {
+        if self.get(of, key).await?.is_some() {
+            return Ok(());
+        }
+        let mut command = cmd("HDEL");
+        let removed: Result<u64> = self
+            .read(command.arg(self.key(table.name())).arg(key))
+            .await;
+        removed.map(drop)
+    }
+
     /// Removes a token, with what is kept of it, unless a row is given and the token's is another one;
     /// returns whether there was a token.
     pub(super) async fn remove_token(&self, key: &str, row: Option<&str>) -> Result<bool> {

@@ -145,7 +145,7 @@ pub(super) async fn turn(app: &App, grant: &LastingGrant) -> Result<((Place, Tur
     Ok(((place, turn), grant))
 }
 
-async fn granted_queue<'a>(
+pub(super) async fn granted_queue<'a>(
     app: &'a App,
     headers: &HeaderMap,
     namespace: &str,

@@ -11,13 +11,13 @@ use axum::response::Response;
 use bytes::Bytes;
 use duly::__server::timing::Backoff;
 use duly::QueueName;
-use duly::lease::{LeaseOutcome, LeaseToken};
 use futures_util::stream;
 use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::IntoParams;
 
 use super::access::{CallGrant, granted, granted_call};
+use super::cut_leases;
 use super::input::{InPath, QueuePath};
 use super::leases::{LeaseView, ttr};
 use super::problem::{Problem, Problems, Result};
@@ -185,7 +185,10 @@ impl LeaseStream {
                     }
                 }
                 Err(problem) => match rest(&problem, failures) {
-                    Some(rest) => tokio::time::sleep(rest.min(wait)).await,
+                    Some(rest) => tokio::select! {
+                        () = tokio::time::sleep(rest.min(wait)) => {}
+                        () = self.in_flight.draining.cancelled() => {}
+                    },
                     None => return Err(problem),
                 },
             }
@@ -241,7 +244,7 @@ impl LeaseStream {
     fn end(&mut self, problem: &Problem) -> Bytes {
         self.is_over = true;
         if !problem.is_refusal() {
-            self.app.waiters.take(&self.in_flight);
+            self.app.waiters.leave(&self.in_flight);
         }
         Bytes::from(message("problem", None, problem))
     }
@@ -270,37 +273,14 @@ fn message(name: &str, id: Option<&str>, data: &impl serde::Serialize) -> String
     format!("{id}event: {name}\ndata: {data}\n\n")
 }
 
-/// What a client that goes away has not settled comes back, as if its time to run were over: it may
-/// have been worked on. When the server stops it stays leased, as the client may settle it elsewhere.
 impl Drop for LeaseStream {
     fn drop(&mut self) {
         self.app.waiters.stream_ended(&self.place);
         if let Some(name) = &self.name {
             self.app.waiters.forget_name(name, &self.in_flight);
         }
-        let tokens = self.app.waiters.take(&self.in_flight);
-        if tokens.is_empty() || self.app.closing.is_cancelled() {
-            return;
-        }
-        let pool = self.pool.clone();
-        let give_back = async move {
-            for token in tokens {
-                let reason = Some("the stream of the consumer ended".to_owned());
-                let after = Some(Duration::ZERO);
-                let outcome = LeaseOutcome::Retry { after, reason };
-                let Ok(token) = token.parse::<LeaseToken>() else {
-                    continue;
-                };
-                if let Err(error) = pool.bus().settle_lease(&token, outcome).await {
-                    // It comes back when its time to run is over.
-                    tracing::warn!(%error, "lease of an ended stream not given back");
-                }
-            }
-        };
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(give_back)),
-            Err(_) => tracing::warn!("leases not given back: the runtime has ended"),
-        }
+        // Where it is over, what is left is of a client that was refused.
+        cut_leases::give_back(&self.app, &self.pool, &self.in_flight, self.is_over);
     }
 }
 
@@ -308,8 +288,9 @@ impl Drop for LeaseStream {
 ///
 /// Each event `lease` has a leased event as its data and the id of the event as its id; settle it by
 /// its token on the same server, and the next one follows. An event `problem` is
-/// the last one. What a client that goes away has not settled comes back at once, and the attempt
-/// counts. A consumer that stops drains its stream first.
+/// the last one. Where the connection ends otherwise, what the client neither settles nor extends
+/// within two seconds comes back, and the attempt counts. A consumer that stops drains its stream
+/// first.
 #[utoipa::path(
     get, path = "/v1/{namespace}/queues/{queue}/leases/stream", operation_id = "streamLeases",
     tag = "leases", params(QueuePath, StreamOptions),

@@ -213,6 +213,7 @@ pub(super) async fn settle(
     if let Some(reply) = reply {
         replies::store(pool.bus(), &token, reply.get().as_bytes()).await?;
     }
+    app.waiters.used(&path.token);
     let status = pool.bus().settle_lease(&token, outcome).await?;
     app.waiters.settled(token.id(), &path.token);
     held(status)
@@ -243,6 +244,9 @@ pub(super) async fn extend(
     let (pool, token, grant) = of_token(&app, &headers, &path).await?;
     let ExtendRequest { ttr_ms } = input::json(&app, &grant, &headers, body).await?;
     let ttr = ttr(ttr_ms)?;
+    if !app.waiters.used(&path.token) {
+        return held(LeaseStatus::Lost);
+    }
     let status = pool.bus().extend_lease(&token, ttr).await?;
     if status == LeaseStatus::Held {
         app.waiters.extended(&path.token, ttr);

@@ -8,6 +8,7 @@ mod access;
 mod audit;
 mod bulk;
 mod calls;
+mod cut_leases;
 mod dead;
 mod description;
 mod event;

@@ -176,11 +176,13 @@ async fn page_of(
     Ok(page)
 }
 
-/// Returns a cursor that names no event of another queue: at the same time it stands before all.
+/// Returns a cursor that names no event of another queue: at the same time it stands before all. One
+/// that names no event stays, or what it stands behind would come again.
 fn nameless(cursor: Cursor, items: &[Record], newest_first: bool) -> Cursor {
     let is_own = items.iter().any(|record| record.id == cursor.id);
+    let names_none = [[0; 16], [0xFF; 16]].contains(&cursor.id.to_bytes());
     let edge = if newest_first { [0xFF; 16] } else { [0; 16] };
-    if is_own {
+    if is_own || names_none {
         cursor
     } else {
         Cursor {
@@ -288,6 +290,13 @@ mod tests {
             assert_eq!(nameless > cursor, newest_first);
             let read: Cursor = nameless.to_string().parse().unwrap();
             assert_eq!(read, nameless);
+        }
+        // The end of what was looked at stands behind a record that this page has.
+        for id in [[0; 16], [0xFF; 16]].map(EventId::from_bytes) {
+            let edge = Cursor { id, ..cursor };
+            for newest_first in [false, true] {
+                assert_eq!(super::nameless(edge, &[], newest_first), edge);
+            }
         }
     }
 }

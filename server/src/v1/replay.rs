@@ -23,15 +23,6 @@ use crate::state::App;
 /// The longest name of a replay, in bytes.
 const NAME_MAX: usize = 128;
 
-/// The outcomes with which an event ends.
-const FINAL: [Outcome; 5] = [
-    Outcome::Acked,
-    Outcome::Discarded,
-    Outcome::Cancelled,
-    Outcome::Expired,
-    Outcome::Dropped,
-];
-
 /// Which records are replayed; all filters must match.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -112,7 +103,7 @@ pub(super) async fn replay(
         )));
     }
     if let Some(outcome) = request.outcome
-        && !FINAL.contains(&outcome)
+        && !outcome.is_final()
     {
         return Err(Problem::invalid(format!(
             "outcome is {}; an event that is replayed has ended: acked, discarded, cancelled, expired or \

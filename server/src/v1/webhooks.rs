@@ -12,7 +12,7 @@ use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::access::{self, granted, granted_lasting, granted_namespace};
+use super::access::{self, granted_lasting, granted_namespace, granted_queue};
 use super::input::{self, InPath, NamespacePath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use crate::auth::Scope;
@@ -69,7 +69,7 @@ fn default_timeout_ms() -> u64 {
 pub(super) struct WebhookView {
     namespace: String,
     queue: String,
-    /// The URL, with `...` for its query.
+    /// The URL, with `...` for its query, and to a token without the scope `admin` for its path.
     url: String,
     /// How many secrets sign: two while they are rotated.
     secrets: usize,
@@ -120,12 +120,12 @@ struct WebhookError {
 }
 
 impl WebhookView {
-    fn new(key: TargetKey, target: &Target, status: Option<RunnerStatus>) -> Self {
+    fn new(key: TargetKey, target: &Target, status: Option<RunnerStatus>, may_set: bool) -> Self {
         let row = &target.row;
         let mut view = Self {
             namespace: key.namespace,
             queue: key.queue,
-            url: target.shown_url(),
+            url: target.shown_url(may_set),
             secrets: row.secrets.len(),
             created_secret: None,
             concurrency: row.concurrency,
@@ -254,7 +254,7 @@ pub(super) async fn set(
         }
     };
     access::audit(&app, &headers, "webhook set", (pool, &namespace, &queue)).await;
-    let mut view = WebhookView::new(key.clone(), &target, app.webhooks.status(&key).await);
+    let mut view = WebhookView::new(key.clone(), &target, app.webhooks.status(&key).await, true);
     view.created_secret = created_secret;
     Ok((status, Json(view)).into_response())
 }
@@ -270,13 +270,15 @@ pub(super) async fn get(
     InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
+    let (pool, grant) = granted_queue(&app, &headers, &namespace, &queue).await?;
+    grant.allows(Scope::Consume, &queue)?;
+    let may_set = grant.allows(Scope::Admin, &queue).is_ok();
     let key = TargetKey::new(pool.name(), &namespace, &queue);
     let target = app.webhooks.get(&key).await?;
     let target = target.ok_or_else(|| no_webhook(&queue))?;
     let target = target.map_err(|why| unreadable(&queue, &why))?;
     let status = app.webhooks.status(&key).await;
-    Ok(Json(WebhookView::new(key, &target, status)).into_response())
+    Ok(Json(WebhookView::new(key, &target, status, may_set)).into_response())
 }
 
 /// Removes the webhook of a queue: no more requests begin, those that run end by themselves. Events
@@ -324,7 +326,8 @@ pub(super) async fn list(
     for (key, target) in app.webhooks.list(pool.name(), &namespace).await? {
         if grant.allows(Scope::Consume, &key.queue).is_ok() {
             let status = app.webhooks.status(&key).await;
-            views.push(WebhookView::new(key, &target, status));
+            let may_set = grant.allows(Scope::Admin, &key.queue).is_ok();
+            views.push(WebhookView::new(key, &target, status, may_set));
         }
     }
     Ok(Json(views).into_response())

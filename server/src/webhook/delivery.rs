@@ -90,6 +90,7 @@ async fn attempt(
     [replaced, lost]: [&CancellationToken; 2],
     message: &Message,
 ) -> DeliveryEnd {
+    let exchange = &runner.deps.exchange;
     let _place = tokio::select! {
         biased;
         () = replaced.cancelled() => return DeliveryEnd::Returned,
@@ -103,7 +104,12 @@ async fn attempt(
         return DeliveryEnd::Returned;
     };
     let began = Instant::now();
-    let result = runner.deps.exchange.send(target, message).await;
+    let result = exchange.send(&runner.namespace, target, message).await;
+    if let Err(failure) = &result
+        && failure.kind == FailureKind::NotLookedUp
+    {
+        return DeliveryEnd::Returned; // and comes again; a probe has learned nothing
+    }
     runner
         .labels
         .sent(result.as_ref().copied(), began.elapsed());
@@ -114,9 +120,19 @@ async fn attempt(
     }
 }
 
-/// Waits for a place, unless it has one, and for a call of the rate that all servers share. Who waits
-/// for a call keeps no place from others, and is the only one of the webhook: `None` if there is one.
+/// Waits for the lookup of its name and a place, unless it has them, and for a call of the rate that
+/// all servers share. Who waits for a lookup or a call keeps no place from others. Who waits for a call
+/// is the only one of the webhook: `None` if there is one, and where no lookup has a place in time.
 async fn turn(runner: &Runner, target: &Target, slot: &mut Slot) -> Option<RequestPlace> {
+    let exchange = &runner.deps.exchange;
+    if !exchange.is_ready(target) {
+        slot.place = None;
+        if let Err(no_place) = exchange.ready(&runner.namespace, target).await {
+            runner.waits(target, &no_place.to_string());
+            return None;
+        }
+        runner.changed.notify_one(); // it leases more than one again
+    }
     let mut throttled = None;
     loop {
         let place = match slot.place.take() {

@@ -16,7 +16,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::address::{AddressGuard, RefusedAddress};
 use super::failure::{Failure, FailureKind};
-use super::resolver::GuardedResolver;
+use super::lookups::{Lookups, NoPlace};
+use super::resolver::{self, GuardedResolver};
 use super::retry_after;
 use super::secret::signatures;
 use super::target::{Target, TargetKey};
@@ -32,8 +33,9 @@ const KEPT_BYTES: usize = 512;
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// As [`BODY_TIMEOUT`], of a success: its event waits for it.
 const SUCCESS_BODY_TIMEOUT: Duration = Duration::from_millis(100);
-/// How many idle connections a host keeps.
-const IDLE_MAX: usize = 32;
+/// How many idle connections a host keeps, and for how long: there may be a thousand hosts.
+const IDLE_MAX: usize = 4;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How requests name their sender.
 const USER_AGENT: &str = concat!("duly/", env!("CARGO_PKG_VERSION"));
 
@@ -100,18 +102,21 @@ pub(super) struct Exchange {
     /// The client, or why there is none: such as a system without certificates.
     client: Result<Client, String>,
     guard: Arc<AddressGuard>,
+    lookups: Lookups,
     allow_http: bool,
 }
 
 impl Exchange {
-    pub(super) fn new(settings: &WebhookSettings, guard: Arc<AddressGuard>) -> Self {
-        let client = client(settings, Arc::clone(&guard));
+    pub(super) fn new(settings: &WebhookSettings, lookups: Lookups) -> Self {
+        let guard = Arc::new(AddressGuard::new(settings));
+        let client = client(settings, Arc::clone(&guard), lookups.clone());
         if let Err(why) = &client {
             tracing::error!(error = why, "webhooks cannot be delivered");
         }
         Self {
             client,
             guard,
+            lookups,
             allow_http: settings.allow_http,
         }
     }
@@ -121,8 +126,27 @@ impl Exchange {
         target.check_url(&self.guard, self.allow_http)
     }
 
-    /// Sends a message; succeeds with a status of 2xx.
-    pub(super) async fn send(&self, target: &Target, message: &Message) -> Result<(), Failure> {
+    /// Whether the name of a target is looked up, or is being so, or its URL has none.
+    pub(super) fn is_ready(&self, target: &Target) -> bool {
+        let name = target.url.domain();
+        name.is_none_or(|name| self.lookups.is_ready(name))
+    }
+
+    /// Waits until the name of a target is being looked up: a wait for that is no part of the request.
+    pub(super) async fn ready(&self, namespace: &Arc<str>, target: &Target) -> Result<(), NoPlace> {
+        match target.url.domain() {
+            Some(name) => self.lookups.ready(namespace, name).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a message of a namespace; succeeds with a status of 2xx.
+    pub(super) async fn send(
+        &self,
+        namespace: &Arc<str>,
+        target: &Target,
+        message: &Message,
+    ) -> Result<(), Failure> {
         let client = self.client.as_ref();
         let client = client.map_err(|why| Failure::new(FailureKind::Client, why))?;
         // An address in the URL is not resolved, so it is checked here; the settings may have
@@ -135,7 +159,8 @@ impl Exchange {
             .headers(target.headers.clone())
             .headers(signed(target, message))
             .body(message.body.clone());
-        let response = match timeout_at(ends, request.send()).await {
+        let sent = resolver::for_namespace(namespace, request.send());
+        let response = match timeout_at(ends, sent).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(of_error(error)),
             Err(_) => {
@@ -220,6 +245,9 @@ fn of_error(error: reqwest::Error) -> Failure {
     };
     let mut cause = error.source();
     while let Some(error) = cause {
+        if let Some(no_place) = error.downcast_ref::<NoPlace>() {
+            return Failure::new(FailureKind::NotLookedUp, no_place.to_string());
+        }
         if let Some(refused) = error.downcast_ref::<RefusedAddress>() {
             return Failure::new(FailureKind::Address, refused.to_string());
         }
@@ -235,7 +263,11 @@ fn of_error(error: reqwest::Error) -> Failure {
     Failure::new(kind, text)
 }
 
-fn client(settings: &WebhookSettings, guard: Arc<AddressGuard>) -> Result<Client, String> {
+fn client(
+    settings: &WebhookSettings,
+    guard: Arc<AddressGuard>,
+    lookups: Lookups,
+) -> Result<Client, String> {
     let mut builder = crate::client::builder()
         .user_agent(USER_AGENT)
         .redirect(redirect::Policy::none())
@@ -243,7 +275,8 @@ fn client(settings: &WebhookSettings, guard: Arc<AddressGuard>) -> Result<Client
         .referer(false)
         .connect_timeout(settings.connect_timeout())
         .pool_max_idle_per_host(IDLE_MAX)
-        .dns_resolver(GuardedResolver(guard));
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .dns_resolver(GuardedResolver::new(guard, lookups));
     if let Some(file) = &settings.ca_certificates {
         let failed = |error: &dyn std::fmt::Display| {
             format!("webhooks.ca_certificates: {}: {error}", file.display())
@@ -258,4 +291,52 @@ fn client(settings: &WebhookSettings, guard: Arc<AddressGuard>) -> Result<Client
             .map_or_else(String::new, |cause| format!(": {cause}"));
         format!("no client for https: {error}{cause}")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join_all;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::{Barrier, watch};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const MANY: usize = 16;
+
+    /// Responds to each request once as many have come, and keeps its connection.
+    async fn respond(mut stream: TcpStream, barrier: Arc<Barrier>, open: watch::Sender<usize>) {
+        open.send_modify(|open| *open += 1);
+        let mut request = [0; 4_096];
+        while let Ok(1..) = stream.read(&mut request).await {
+            barrier.wait().await;
+            let response = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+            stream.write_all(response.as_bytes()).await.unwrap();
+        }
+        open.send_modify(|open| *open -= 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_host_keeps_few_idle_connections_of_webhooks() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let barrier = Arc::new(Barrier::new(MANY));
+        let (counted, mut open) = watch::channel(0);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(respond(stream, Arc::clone(&barrier), counted.clone()));
+            }
+        });
+        let settings = WebhookSettings::default();
+        let guard = Arc::new(AddressGuard::new(&settings));
+        let client = client(&settings, guard, resolver::of_system()).unwrap();
+        let sent = join_all((0..MANY).map(|_| client.post(&url).send())).await;
+        for response in sent {
+            assert_eq!(response.unwrap().bytes().await.unwrap().len(), 0);
+        }
+        let few = open.wait_for(|open| *open <= IDLE_MAX);
+        let few = timeout(Duration::from_secs(5), few).await;
+        few.expect("few are kept").unwrap();
+    }
 }

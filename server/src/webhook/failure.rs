@@ -7,6 +7,8 @@ use std::time::Duration;
 pub(super) enum FailureKind {
     /// This server cannot make requests at all.
     Client,
+    /// The name would have had to wait for its lookup: no request was made.
+    NotLookedUp,
     /// The address may not be called.
     Address,
     /// There was no connection, or it broke.
@@ -38,7 +40,7 @@ impl FailureKind {
             Self::Client | Self::Address | Self::Connection | Self::Timeout | Self::Redirect => {
                 true
             }
-            Self::Gone => false,
+            Self::NotLookedUp | Self::Gone => false,
             Self::Status(status) => {
                 !(400..=499).contains(&status)
                     || matches!(status, 401 | 403 | 404 | 405 | 407 | 408 | 421 | 429)
@@ -49,7 +51,9 @@ impl FailureKind {
     /// Whether there was no response at all.
     pub(super) fn is_without_response(self) -> bool {
         match self {
-            Self::Client | Self::Address | Self::Connection | Self::Timeout => true,
+            Self::Client | Self::NotLookedUp | Self::Address | Self::Connection | Self::Timeout => {
+                true
+            }
             Self::Redirect | Self::Gone | Self::Status(_) => false,
         }
     }
@@ -58,6 +62,7 @@ impl FailureKind {
     pub(super) const fn label(self) -> &'static str {
         match self {
             Self::Client => "client",
+            Self::NotLookedUp => "not_looked_up",
             Self::Address => "address",
             Self::Connection => "connection",
             Self::Timeout => "timeout",

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! [`target`] is a target as stored and as used, [`address`] the check of what may be reached, which
-//! [`resolver`] makes for names; [`vault`] encrypts what is stored; [`exchange`] is one request, signed with a [`secret`], and
+//! [`resolver`] makes for names, with few [`lookups`] at a time; [`vault`] encrypts what is stored; [`exchange`] is one request, signed with a [`secret`], and
 //! [`failure`] what went wrong with it; [`circuit`] and [`pace`] decide when a [`runner`] may start a
 //! [`delivery`], its deliveries are [`in_flight`], and namespaces share the [`places`] of its requests. Concurrency and circuit belong to
 //! each server, rates are shared by all.
@@ -23,6 +23,7 @@ mod delivery;
 mod exchange;
 mod failure;
 mod in_flight;
+mod lookups;
 mod pace;
 mod places;
 mod polls;
@@ -44,10 +45,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use self::address::AddressGuard;
 use self::circuit::CircuitLimits;
 pub(crate) use self::circuit::CircuitState;
 use self::exchange::Exchange;
+use self::lookups::Lookups;
 use self::places::RequestPlaces;
 use self::runner::Runner;
 pub(crate) use self::runner::RunnerStatus;
@@ -112,6 +113,8 @@ struct Inner {
     runners: Mutex<Runners>,
     /// A request of this server has changed a target.
     changed: Notify,
+    /// Held while what is noted of targets that are no more is removed.
+    forgetting: Arc<Mutex<()>>,
 }
 
 #[derive(Default)]
@@ -123,12 +126,20 @@ struct Runners {
 impl Webhooks {
     /// Starts the delivery of all targets.
     pub(crate) fn start(settings: &WebhookSettings, pools: &Pools, shared: &SharedState) -> Self {
+        Self::start_with(settings, pools, shared, resolver::of_system())
+    }
+
+    fn start_with(
+        settings: &WebhookSettings,
+        pools: &Pools,
+        shared: &SharedState,
+        lookups: Lookups,
+    ) -> Self {
         // Every pool has the keys of the settings.
         let keys = pools.iter().next().map(|pool| pool.bus().keys().clone());
-        let guard = Arc::new(AddressGuard::new(settings));
         let stopping = CancellationToken::new();
         let deps = Deps {
-            exchange: Exchange::new(settings, guard),
+            exchange: Exchange::new(settings, lookups),
             shared: shared.clone(),
             vault: TargetVault::new(keys.unwrap_or_default()),
             circuit: CircuitLimits::new(settings),
@@ -143,6 +154,7 @@ impl Webhooks {
             pools: pools.clone(),
             runners: Mutex::default(),
             changed: Notify::new(),
+            forgetting: Arc::default(),
         });
         tokio::spawn(Arc::clone(&inner).watch());
         Self {
@@ -190,10 +202,13 @@ impl Webhooks {
 
     /// Takes a change over on this server at once.
     async fn refresh(&self) {
-        if let Err(error) = self.inner.reconcile().await {
-            // It is stored, and the watch takes it over.
-            tracing::warn!(%error, "change of a webhook not yet taken over");
-            self.inner.changed.notify_one();
+        match self.inner.reconcile().await {
+            Ok(orphans) => self.inner.forget(orphans),
+            Err(error) => {
+                // It is stored, and the watch takes it over.
+                tracing::warn!(%error, "change of a webhook not yet taken over");
+                self.inner.changed.notify_one();
+            }
         }
     }
 }
@@ -208,10 +223,11 @@ impl Inner {
                 Err(error) if !has_failed => {
                     tracing::warn!(%error, "webhooks cannot be read; those known go on");
                 }
-                Ok(()) if has_failed => tracing::info!("webhooks can be read again"),
-                Err(_) | Ok(()) => {}
+                Ok(_) if has_failed => tracing::info!("webhooks can be read again"),
+                Err(_) | Ok(_) => {}
             }
             has_failed = reconciled.is_err();
+            self.forget(reconciled.unwrap_or_default());
             tokio::select! {
                 () = self.deps.stopping.cancelled() => return,
                 () = self.changed.notified() => {}
@@ -220,14 +236,15 @@ impl Inner {
         }
     }
 
-    /// Makes the runners those of the stored targets.
-    async fn reconcile(&self) -> Result<()> {
+    /// Makes the runners those of the stored targets; returns the keys of what is noted of targets that
+    /// are no more, for whoever does not hold the runners.
+    async fn reconcile(&self) -> Result<Vec<String>> {
         let mut runners = self.runners.lock().await;
         let version = self.deps.shared.version().await?;
         if runners.version == Some(version) || self.deps.stopping.is_cancelled() {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let mut stored = targets::read_all(&self.deps).await?;
+        let (mut stored, orphans) = targets::read_all(&self.deps).await?;
         runners.by_key.retain(|key, runner| {
             let is_stored = stored.contains_key(key);
             if !is_stored {
@@ -247,7 +264,21 @@ impl Inner {
             }
         }
         runners.version = Some(version);
-        Ok(())
+        Ok(orphans)
+    }
+
+    /// Removes what is noted of targets that are no more, unless that is being done; nobody waits for it.
+    fn forget(&self, orphans: Vec<String>) {
+        if orphans.is_empty() {
+            return;
+        }
+        if let Ok(turn) = Arc::clone(&self.forgetting).try_lock_owned() {
+            let shared = self.deps.shared.clone();
+            tokio::spawn(async move {
+                targets::remove_orphans(&shared, &orphans).await;
+                drop(turn);
+            });
+        }
     }
 
     /// Returns a runner, unless this server does not have the pool.
@@ -266,3 +297,6 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

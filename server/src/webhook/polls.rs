@@ -51,19 +51,24 @@ impl Runner {
             CircuitState::Open(until) => return sleep_until(until).await,
             CircuitState::Probing => return pending().await,
         };
-        let free = self.in_flight.free(most).await;
+        // One event is enough to wait for the lookup of a name, without a place.
+        let is_ready = self.deps.exchange.is_ready(&target);
+        let free = self.in_flight.free(if is_ready { most } else { 1 }).await;
         let paced = paced(pace, target.row.rate).await;
         let most = free.min(paced).min(BATCH_MAX);
-        let mut places = self.deps.places.take_some(&self.namespace, most).await;
-        let mut lease = pin!(self.lease(places.len(), Duration::ZERO));
-        let mut leased = match timeout(PLACED_MAX, &mut lease).await {
-            Ok(leased) => leased,
-            // The store takes its time, for which no place is kept from others.
-            Err(_) => {
-                places.clear();
-                lease.await
-            }
-        };
+        let (mut places, mut leased) = (Vec::new(), Ok(Vec::new()));
+        if is_ready {
+            places = self.deps.places.take_some(&self.namespace, most).await;
+            let mut lease = pin!(self.lease(places.len(), Duration::ZERO));
+            leased = match timeout(PLACED_MAX, &mut lease).await {
+                Ok(leased) => leased,
+                // The store takes its time, for which no place is kept from others.
+                Err(_) => {
+                    places.clear();
+                    lease.await
+                }
+            };
+        }
         if leased.as_ref().is_ok_and(Vec::is_empty) {
             places.clear();
             leased = self.lease(1, POLL).await;

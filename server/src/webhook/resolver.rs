@@ -3,23 +3,54 @@
 //! The connection is made to an address that it has returned, so a name that means another address
 //! a moment later (DNS rebinding) gains nothing.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::address::{AddressGuard, RefusedAddress};
+use super::lookups::{LookupError, Lookups};
 
-/// The resolver of the system, behind the check of addresses.
+tokio::task_local! {
+    /// The namespace whose request runs, and may have to look a name up.
+    static NAMESPACE: Arc<str>;
+}
+
+/// Sends a request of a namespace, whose share of lookups it has.
+pub(super) async fn for_namespace<F: Future>(namespace: &Arc<str>, request: F) -> F::Output {
+    NAMESPACE.scope(Arc::clone(namespace), request).await
+}
+
+/// Lookups by the resolver of the system.
+pub(super) fn of_system() -> Lookups {
+    Lookups::new(|name| Ok((name, 0).to_socket_addrs()?.collect()))
+}
+
+/// A resolver behind the check of addresses.
 #[derive(Debug)]
-pub(super) struct GuardedResolver(pub(super) Arc<AddressGuard>);
+pub(super) struct GuardedResolver {
+    guard: Arc<AddressGuard>,
+    lookups: Lookups,
+}
+
+impl GuardedResolver {
+    pub(super) fn new(guard: Arc<AddressGuard>, lookups: Lookups) -> Self {
+        Self { guard, lookups }
+    }
+}
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let guard = Arc::clone(&self.0);
+        let (guard, lookups) = (Arc::clone(&self.guard), self.lookups.clone());
+        // A client calls this where its request is polled.
+        let namespace = NAMESPACE.try_with(Arc::clone).unwrap_or_default();
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed = allowed(&guard, found)?;
+            let found = match lookups.find(&namespace, name.as_str()).await {
+                Ok(found) => found,
+                Err(LookupError::NoPlace(no_place)) => return Err(no_place.into()),
+                Err(LookupError::Failed(error)) => return Err(error.into()),
+            };
+            let allowed = allowed(&guard, found.into_iter())?;
             Ok(Box::new(allowed.into_iter()) as Addrs)
         })
     }

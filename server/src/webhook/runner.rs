@@ -16,6 +16,7 @@ use super::failure::Failure;
 use super::in_flight::InFlight;
 use super::places::RequestPlace;
 use super::target::{Disabled, Target, TargetKey};
+use super::targets;
 use crate::bus::Pool;
 use crate::shared::Table;
 
@@ -155,6 +156,16 @@ impl Runner {
         }
     }
 
+    /// Shows why no request could be made to a target.
+    pub(super) fn waits(&self, target: &Target, why: &str) {
+        tracing::warn!(webhook = %self.key, why, "webhook waits");
+        let mut live = self.live();
+        if live.target.row.revision == target.row.revision {
+            let (at, text) = (Moment::now().shown, why.to_owned());
+            live.last_error = Some(LastError { at, text });
+        }
+    }
+
     /// Admits a request to a target, unless the circuit rests, the target is idle, replaced or
     /// deleted, or the server stops.
     pub(super) fn admit(self: &Arc<Self>, target: &Target) -> Option<Admission> {
@@ -195,20 +206,27 @@ impl Runner {
         }
         self.changed.notify_one();
         tracing::warn!(
-            webhook = %self.key, url = target.shown_url(),
+            webhook = %self.key, url = target.logged_url(),
             "webhook disabled: the target says that it is gone (410)"
         );
         let stored = match serde_json::to_string(&disabled) {
-            Ok(text) => {
-                let key = self.key.to_string();
-                let put = self.deps.shared.put(Table::WebhooksDisabled, &key, &text);
-                put.await.map_err(|error| error.to_string())
-            }
+            Ok(text) => self.store_disabled(&text).await,
             Err(error) => Err(error.to_string()),
         };
         if let Err(error) = stored {
             tracing::error!(webhook = %self.key, error, "webhook is disabled on this server only");
         }
+    }
+
+    /// Stores that the target is gone; the webhook may have been removed while it was asked.
+    async fn store_disabled(&self, text: &str) -> Result<(), String> {
+        let (key, shared) = (self.key.to_string(), &self.deps.shared);
+        let stored = shared.put(Table::WebhooksDisabled, &key, text).await;
+        stored.map_err(|error| error.to_string())?;
+        if let Err(error) = targets::remove_orphan(shared, &key).await {
+            tracing::warn!(webhook = %key, %error, "whether the webhook is gone was not looked up");
+        }
+        Ok(())
     }
 }
 
@@ -249,7 +267,7 @@ impl Admission {
         if !has_changed {
             return rest;
         }
-        let (key, url) = (&runner.key, live.target.shown_url());
+        let (key, url) = (&runner.key, live.target.logged_url());
         match failure {
             None => {
                 live.open = None;

@@ -126,7 +126,7 @@ pub(crate) struct Target {
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Target")
-            .field("url", &self.shown_url())
+            .field("url", &self.logged_url())
             .field("disabled", &self.disabled)
             .finish_non_exhaustive()
     }
@@ -186,8 +186,17 @@ impl Target {
         self.row.paused || self.disabled.is_some()
     }
 
-    /// Returns the URL as logs and views show it: without a query, which may hold a secret.
-    pub(crate) fn shown_url(&self) -> String {
+    /// Returns where the URL leads, as the log shows it: a path may be a secret as well.
+    pub(super) fn logged_url(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+
+    /// Returns the URL as views show it: without a query, which may hold a secret, and to who may not
+    /// set it without a path, which may be one.
+    pub(crate) fn shown_url(&self, may_set: bool) -> String {
+        if !may_set {
+            return format!("{}/...", self.logged_url());
+        }
         let mut url = self.url.clone();
         if url.query().is_some() {
             url.set_query(Some("..."));
@@ -306,7 +315,9 @@ mod tests {
     #[test]
     fn a_webhook_target_hides_what_is_secret() {
         let target = Target::new(row(), None).unwrap();
-        assert_eq!(target.shown_url(), "https://hooks.shop.test/x?...");
+        assert_eq!(target.shown_url(true), "https://hooks.shop.test/x?...");
+        assert_eq!(target.shown_url(false), "https://hooks.shop.test/...");
+        assert_eq!(target.logged_url(), "https://hooks.shop.test");
         assert!(!format!("{target:?}").contains("hidden"));
     }
 

@@ -1,11 +1,21 @@
 //! The targets in the shared state: read, set, remove.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
 
 use super::target::{Disabled, Target, TargetKey, TargetRow};
 use super::vault::TargetVault;
 use super::{Deps, TARGETS_FEW, TARGETS_MAX, TARGETS_OF_NAMESPACE_MAX, TARGETS_RESERVED, Webhooks};
-use crate::shared::{Result, StateError, Table};
+use crate::shared::{Result, SharedState, StateError, Table};
+
+/// How many that are disabled, and are no more, are removed when all are read, and for how long that
+/// is tried: each read begins with another one.
+const ORPHANS_MAX: usize = 100;
+const ORPHANS_TIME_MAX: Duration = Duration::from_secs(5);
+/// The first pause after a removal that failed; it doubles.
+const ORPHANS_PAUSE: Duration = Duration::from_millis(100);
 
 /// What came of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,28 +30,65 @@ pub(crate) enum SetResult {
     Full(String),
 }
 
-/// Reads every target; one that cannot be read is reported, and left out.
-pub(super) async fn read_all(deps: &Deps) -> Result<BTreeMap<TargetKey, Target>> {
+/// Reads every target; one that cannot be read is reported, and left out. Returns also the keys of
+/// what was disabled and is no target.
+pub(super) async fn read_all(deps: &Deps) -> Result<(BTreeMap<TargetKey, Target>, Vec<String>)> {
     read(deps, "").await
 }
 
-async fn read(deps: &Deps, prefix: &str) -> Result<BTreeMap<TargetKey, Target>> {
+/// Forgets that targets are gone whose webhooks are gone as well, each by itself, and again where that
+/// fails, as while the shared state takes no change.
+pub(super) async fn remove_orphans(shared: &SharedState, orphans: &[String]) {
+    let begin = fastrand::usize(..orphans.len().max(1));
+    let keys = orphans.iter().cycle().skip(begin);
+    let mut left: Vec<&String> = keys.take(orphans.len().min(ORPHANS_MAX)).collect();
+    let (ends, mut pause) = (Instant::now() + ORPHANS_TIME_MAX, ORPHANS_PAUSE);
+    loop {
+        let (mut failed, mut last) = (Vec::new(), None);
+        for key in left {
+            // A state that does not reply takes its time for each of them.
+            if last.is_some() && Instant::now() >= ends {
+                failed.push(key);
+            } else if let Err(error) = remove_orphan(shared, key).await {
+                failed.push(key);
+                last = Some(error);
+            }
+        }
+        let Some(error) = last else { return };
+        let now = Instant::now();
+        if now >= ends {
+            let keys = failed;
+            tracing::warn!(?keys, %error, "webhooks that are gone are still noted as disabled");
+            return;
+        }
+        sleep(pause.min(ends - now)).await;
+        (left, pause) = (failed, pause * 2);
+    }
+}
+
+/// Forgets that a target is gone where its webhook is gone as well.
+pub(super) async fn remove_orphan(shared: &SharedState, key: &str) -> Result<()> {
+    let tables = (Table::WebhooksDisabled, Table::Webhooks);
+    shared.remove_orphan(tables, key).await
+}
+
+/// Returns the targets, and the keys of what was disabled and is no target.
+async fn read(deps: &Deps, prefix: &str) -> Result<(BTreeMap<TargetKey, Target>, Vec<String>)> {
     let shared = &deps.shared;
     let rows = shared.list(Table::Webhooks, prefix).await?;
-    if rows.is_empty() {
-        return Ok(BTreeMap::new());
-    }
     let disabled = shared.list(Table::WebhooksDisabled, prefix).await?;
     let mut disabled: BTreeMap<_, _> = disabled.into_iter().collect();
     let targets = rows.into_iter().filter_map(|(key, row)| {
-        let (text, key) = (&key, TargetKey::parse(&key)?);
-        let target = parse(&deps.vault, &key, &row, disabled.remove(text).as_deref());
+        let (text, of_key) = (&key, disabled.remove(&key));
+        let key = TargetKey::parse(&key)?;
+        let target = parse(&deps.vault, &key, &row, of_key.as_deref());
         if let Err(why) = &target {
             tracing::error!(webhook = text, why, "stored webhook cannot be read");
         }
         Some((key, target.ok()?))
     });
-    Ok(targets.collect())
+    let targets = targets.collect();
+    Ok((targets, disabled.into_keys().collect()))
 }
 
 fn parse(
@@ -77,7 +124,8 @@ impl Webhooks {
         pool: &str,
         namespace: &str,
     ) -> Result<BTreeMap<TargetKey, Target>> {
-        read(self.deps(), &TargetKey::prefix(pool, namespace)).await
+        let read = read(self.deps(), &TargetKey::prefix(pool, namespace)).await;
+        read.map(|(targets, _)| targets)
     }
 
     /// Sets the target of a queue; every server follows within a second. With `is_new` only where
@@ -135,7 +183,8 @@ impl Webhooks {
     }
 }
 
-/// Returns why a namespace with so many targets has no room for another one among all.
+/// Returns why a namespace with so many targets has no room for another one among all. It tells
+/// nothing of how many others have.
 fn no_room(of_namespace: usize, of_all: usize) -> Option<String> {
     let most = match of_namespace {
         0..TARGETS_FEW => TARGETS_MAX,
@@ -148,8 +197,8 @@ fn no_room(of_namespace: usize, of_all: usize) -> Option<String> {
     };
     let text = || {
         format!(
-            "there are {of_all} webhooks in all namespaces, the most of a server but for those that \
-             are kept for namespaces with less than {TARGETS_FEW}"
+            "there are {most} webhooks or more in all namespaces, the most of a server but for those \
+             that are kept for namespaces with less than {TARGETS_FEW}"
         )
     };
     (of_all >= most).then(text)
@@ -172,6 +221,11 @@ mod tests {
         assert_eq!(namespaces, [250, 250, 250, 10, 10, 10, 10, 10]);
         let other_text = no_room(10, all).unwrap();
         assert!(other_text.contains("in all namespaces"), "{other_text}");
+        assert_eq!(
+            no_room(10, 750),
+            Some(other_text),
+            "by how many is not said"
+        );
         assert!(no_room(9, 999).is_none() && no_room(0, 1_000).is_some());
     }
 }

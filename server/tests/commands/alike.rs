@@ -126,6 +126,8 @@ const COMMANDS: &[&str] = &[
     "event replay --queue ns.mail --name one --outcome cancelled --yes",
     "event replay --queue ns.mail --name one --key nobody --since 1h --yes",
     "event replay --queue ns.mail --name one --outcome nope --yes",
+    "event replay --queue ns.mail --name one --outcome retried --yes",
+    "event replay --queue ns.mail --name one --outcome buried --dry-run",
     "event replay --queue ns.mail --name one --resume x --yes",
     "event replay --queue ns.mail --name one --until 2100-01-01T00:00:00Z --resume x --yes",
     "event replay --queue ns.nothing --name one --yes",

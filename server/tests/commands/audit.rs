@@ -362,3 +362,25 @@ async fn settings_made_before_one_that_failed_have_their_lines() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_done_and_has_no_line_is_said_to_be_done() {
+    let redis = Redis::plain();
+    let proxy = Proxy::before(redis.address());
+    let url = proxy.url();
+    let (id, _) = seed(&url).await;
+    proxy.on_request(|piece| {
+        let is_line = String::from_utf8_lossy(piece).contains("ns.duly.audit");
+        is_line.then_some(Fault::Say("-NOPERM not this one\r\n"))
+    });
+    let id = id.to_string();
+    for command in [
+        &["event", "cancel", &id, "--yes"][..],
+        &["queue", "pause", "ns.mail"],
+        &["schedule", "set", "ns.yearly", "@yearly", "--queue", "ns.r"],
+    ] {
+        let ran = duly(&[command, &["--store", &url]].concat());
+        let note = "note: it is done, and the audit has no line of it";
+        assert!(ran.code == 0 && ran.err.contains(note), "{ran:?}");
+    }
+}

@@ -117,6 +117,22 @@ async fn damage_of_a_file_is_reported() {
     let old = "UPDATE damaged SET found = found - 8 * 86400000";
     change(&file, old);
     assert_eq!(shop.json(&["doctor"])["left"], 0);
+    // However much it is: more than a check lists.
+    let many = "WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < 12000)
+         INSERT INTO damaged (found, why, row) SELECT found, why, row + n FROM damaged, n";
+    let connection = rusqlite::Connection::open(&file).unwrap();
+    assert_eq!(connection.execute(many, []).unwrap(), 11_999);
+    drop(connection);
+    let report = shop.json(&["doctor"]);
+    assert_eq!(
+        (&report["left"], &report["damage"][0]["count"]),
+        (&json!(0), &json!(12_000))
+    );
+    change(
+        &file,
+        "UPDATE damaged SET found = found + 8 * 86400000 WHERE number = 1000",
+    );
+    assert_eq!(damaged(&shop)["left"], 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -237,7 +237,11 @@ async fn events_that_match_are_changed_together(shop: &Shop) {
     let left = shop.json(&with(&["event", "list", "--key", "customer:9"]));
     assert_eq!(left["items"], json!([]));
     let place = with(&["event", "cancel", "--all", "--yes"]);
-    let place = [&place[..], &["--pushed-until", "1", "--resume", "nonsense"]].concat();
+    let place = [
+        &place[..],
+        &["--pushed-until", "1h", "--resume", "nonsense"],
+    ]
+    .concat();
     shop.run(&place).fails(2, "is not a cursor");
 }
 

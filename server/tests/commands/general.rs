@@ -142,6 +142,43 @@ fn a_server_that_does_not_respond_has_exit_code_5() {
 }
 
 #[test]
+fn what_no_header_can_have_is_wrong_usage() {
+    let server = "http://127.0.0.1:1"; // nobody is asked
+    let show = ["queue", "show", "ns.mail", "--server", server];
+    duly(&[&show[..], &["--token", "a\rb"]].concat()).fails(2, "a character that no header has");
+}
+
+#[test]
+fn a_number_without_a_unit_is_no_time() {
+    let drop = [
+        "dead", "drop", "--store", "memory:", "--yes", "--since", "2",
+    ];
+    duly(&drop).fails(2, "such as 2d");
+}
+
+/// Answers each request with this.
+async fn answering(status: u16, body: &'static str) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let answer = move || async move { (axum::http::StatusCode::from_u16(status).unwrap(), body) };
+    tokio::spawn(axum::serve(listener, axum::Router::new().fallback(answer)).into_future());
+    url
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_answers_in_place_of_a_server_is_told_from_one() {
+    let proxy = answering(502, "<html>Bad Gateway</html>").await;
+    let show = [
+        "queue", "show", "ns.mail", "--token", "t", "--server", &proxy,
+    ];
+    duly(&show).fails(5, "502 Bad Gateway");
+    for body in ["{}", r#"{"tokens": ["a"]}"#] {
+        let other = answering(200, body).await;
+        duly(&["token", "list", "ns", "--admin", &other]).fails(1, "is no server of duly");
+    }
+}
+
+#[test]
 fn completions_and_the_manual_are_written() {
     for shell in ["bash", "zsh", "fish"] {
         let written = duly(&["completions", shell]);

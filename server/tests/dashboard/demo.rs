@@ -210,6 +210,7 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
     browser.press("//main//form", "Revive").await;
     browser.sees("is ready again.").await;
     browser.sees("by anonymous").await;
+    said_once(&browser).await;
 
     // Pauses a queue, without script: every page works without it.
     browser.script(false).await;
@@ -224,6 +225,20 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
 
     browser.close().await;
     process.kill().await.unwrap();
+}
+
+/// What an action has done is said once: the address of the page does not say it again.
+async fn said_once(browser: &Browser) {
+    let address = browser.run("return location.href").await;
+    let address = address.as_str().unwrap();
+    assert!(
+        address.contains("/events/") && !address.contains("done="),
+        "{address}"
+    );
+    browser.run("location.reload()").await;
+    browser.sees("by anonymous").await;
+    let said = "return document.querySelectorAll('p.done').length";
+    until("it is said no more", async || browser.run(said).await == 0).await;
 }
 
 /// What is filled in and not sent yet stays, while a page that is not filled in keeps itself current.

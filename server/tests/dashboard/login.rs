@@ -1,10 +1,12 @@
 //! Logins: guesses are slow wherever they are made, sessions end, and only our texts are shown.
 
 use duly_server::Server;
+use futures_util::future::join_all;
 use reqwest::{Method, RequestBuilder};
 
 use super::access::{VISIT, csrf, log_in, log_in_with, session, with_form};
 use crate::rights::admin_settings;
+use crate::servers::Redis;
 use crate::world::{Place, Reply, World, client, reply};
 
 /// A server with the account `ann` and an open namespace.
@@ -268,6 +270,35 @@ async fn the_logins_of_a_token_end_no_session_of_another_user() {
     server.stop().await;
 }
 
+/// Which names are accounts is told neither by words nor by how often one may guess.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_while_the_state_is_away_is_alike_for_every_name() {
+    let redis = Redis::plain();
+    let (server, url) = server(&format!("state = '{}'", redis.url())).await;
+    let dashboard = format!("{url}/dashboard");
+    redis.stop_process();
+    let guesses = ["ann", "bob"].map(|name| {
+        let dashboard = dashboard.clone();
+        let guess = move |number: usize| {
+            let dashboard = dashboard.clone();
+            async move { log_in(&dashboard, name, &format!("guess {number}")).await }
+        };
+        tokio::spawn(async move {
+            let first = join_all((0..10).map(guess.clone())).await;
+            let mut told: Vec<_> = first.into_iter().map(|it| (it.status, it.text)).collect();
+            told.push((guess(10).await.status, String::new()));
+            told
+        })
+    });
+    let [of_account, of_nobody] = guesses;
+    let (of_account, of_nobody) = (of_account.await.unwrap(), of_nobody.await.unwrap());
+    assert_eq!(of_account, of_nobody);
+    let statuses: Vec<_> = of_nobody.iter().map(|(it, _)| it.as_u16()).collect();
+    assert_eq!(statuses, [&[503; 10][..], &[429]].concat());
+    redis.cont();
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_our_own_texts_are_shown_as_ours() {
     let world = World::start(Place::Embedded).await;
@@ -305,4 +336,20 @@ async fn only_our_own_texts_are_shown_as_ours() {
         assert!(!shown.text.contains("expired"), "{path}: {shown:?}");
     }
     world.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_with_blanks_at_its_ends_works_by_a_form_and_by_a_header() {
+    let longest = "x".repeat(512);
+    for password in [" a secret ", &longest] {
+        let settings = admin_settings(&format!("accounts = {{ ann = '{password}' }}"));
+        let server = Server::start(settings).await.unwrap();
+        let url = format!("http://{}", server.admin_address());
+        let dashboard = format!("{url}/dashboard");
+        basic(&url, "ann", password).await.is(200);
+        assert_eq!(log_in(&dashboard, "ann", password).await.status, 303);
+        basic(&url, "ann", "a secret").await.is(401);
+        assert_eq!(log_in(&dashboard, "ann", "a secret").await.status, 401);
+        server.stop().await;
+    }
 }

@@ -60,6 +60,16 @@ async fn a_token_is_checked(world: World) {
     post("/token/ns?description=d&token=0123456789012345678")
         .await
         .fails(400, "the user token was too short");
+    // What names its pool has that beside.
+    for short in [
+        "default:",
+        "default:0123456789012345678",
+        ":0123456789012345678",
+    ] {
+        post(&format!("/token/ns?description=d&token={short}"))
+            .await
+            .fails(400, "the user token was too short");
+    }
     let long = "n".repeat(256);
     post(&format!("/token/{long}?description=d"))
         .await

@@ -1,16 +1,17 @@
 //! One tenant has a request on each connection that there is, in one way after the other; another one
 //! opens a new connection, and is served.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use crate::rights::{Tenant, tenant};
-use crate::world::{Place, World, client, reply};
+use crate::world::{Place, World, client, reply, until};
 
 /// The connections of the server, with how many of them a tenant waits at most, and how many it opens.
 const CONNECTIONS: usize = 40;
@@ -135,6 +136,14 @@ impl Wait {
     }
 }
 
+/// Connects; what is not read is soon more than the kernels of both ends keep.
+async fn connect(world: &World) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    let address = world.server.api_address();
+    socket.connect(address).await.unwrap()
+}
+
 async fn read(stream: &mut TcpStream, text: &str) -> String {
     let mut bytes = Vec::new();
     let read = timeout(PATIENCE, async {
@@ -151,22 +160,19 @@ async fn open(tenant: &Tenant<'_>, wait: Wait, queue: &str) -> Vec<TcpStream> {
     let Tenant(world, token) = tenant;
     let mut all = Vec::new();
     for number in 0..OPENED {
-        let mut stream = TcpStream::connect(world.server.api_address())
-            .await
-            .unwrap();
+        let mut stream = connect(world).await;
         let head = format!("{}X-Token: {token}\r\n\r\n", wait.head(queue, number));
         stream.write_all(head.as_bytes()).await.ok();
         // The others may have to wait until one of these has ended.
         stream.write_all(wait.body().as_bytes()).await.ok();
         let begins = number < MOST && wait.has_head();
-        if begins && wait == Wait::StreamForItsReader {
-            let mut status = [0; 12];
-            timeout(PATIENCE, stream.read_exact(&mut status))
-                .await
-                .expect("a status")
-                .unwrap();
-        } else if begins {
-            let is_full = [Wait::StreamForSettlements, Wait::StreamForItsDrain].contains(&wait);
+        if begins {
+            let is_full = [
+                Wait::StreamForSettlements,
+                Wait::StreamForItsDrain,
+                Wait::StreamForItsReader,
+            ];
+            let is_full = is_full.contains(&wait);
             let until = if is_full { "event: lease" } else { "\r\n\r\n" };
             let begun = read(&mut stream, until).await;
             assert!(begun.starts_with("HTTP/1.1 200"), "{wait:?}: {begun}");
@@ -212,14 +218,23 @@ async fn requests_of_one_that_wait_leave_connections_to_the_other() {
             assert!(first.contains("\"id\""), "{first}");
             continue;
         }
-        let last = read(&mut opened[0], "retry later").await;
         let is_read = wait != Wait::StreamForItsReader;
+        if !is_read {
+            // Whoever reads in its last second is told why.
+            until("its connection has ended", async || {
+                let sent = opened[0].try_write(b"x");
+                sent.is_err_and(|it| it.kind() != ErrorKind::WouldBlock)
+            })
+            .await;
+        }
+        let last = read(&mut opened[0], "retry later").await;
         let what = if [Wait::ForBodies, Wait::ForRestsOfBodies].contains(&wait) {
             "requests with unfinished bodies"
         } else {
             "requests that wait"
         };
-        let text = format!("the token has too many {what}; retry later, with fewer");
+        // Of its own, or with those of the token before that have not ended yet.
+        let text = format!("too many {what}; retry later, with fewer");
         assert_eq!(last.contains(&text), is_read, "{wait:?}: {last}");
     }
 }

@@ -2,6 +2,7 @@
 
 mod crowd;
 mod learns;
+mod measured;
 mod records;
 mod reserved;
 mod shape;

@@ -118,21 +118,50 @@ async fn a_consumer_that_stops_is_sent_nothing_more(world: World) {
 }
 
 async fn what_a_stream_did_not_settle_comes_back(world: World) {
-    push(&world, json!({"payload": 1, "attempts": 5})).await;
-    let mut stream = open(&world, "ttr_ms=3600000").await;
-    let leased = stream.next(Duration::from_secs(20)).await.unwrap();
-    assert_eq!(leased["attempt"], 1);
+    for number in 0..4 {
+        push(&world, json!({"payload": number, "attempts": 5})).await;
+    }
+    let mut stream = open(&world, "max_in_flight=4&ttr_ms=3600000&name=w").await;
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        sent.push(stream.next(Duration::from_secs(20)).await.unwrap());
+    }
+    assert_eq!(sent[3]["attempt"], 1);
+    let extend = async |leased: &Value| {
+        let path = format!("/v1/ns/leases/{}/extend", super::of(leased, "token"));
+        let more = json!({"ttr_ms": 3_600_000});
+        super::send(&world, Method::POST, &path, &more).await
+    };
+    // It is cut, which the consumer sees before the server does, and goes on with three of them.
+    extend(&sent[0]).await.is(204);
     drop(stream);
+    let drain = "/v1/ns/queues/q/leases/stream/drain?name=w";
+    until("the server sees that it was cut", async || {
+        let drained = super::send(&world, Method::POST, drain, &Value::Null).await;
+        drained.status == 404
+    })
+    .await;
+    let acked = settle(&world, &sent[1], json!({"outcome": "ack"}));
+    let (acked, extended) = tokio::join!(acked, extend(&sent[2]));
+    acked.is(204);
+    extended.is(204);
     let again = lease(&world, json!({"ttr_ms": 30_000, "wait_ms": 20_000})).await;
     assert_eq!(
         (&again[0]["id"], &again[0]["attempt"]),
-        (&leased["id"], &json!(2))
+        (&sent[3]["id"], &json!(2))
     );
     until("the old lease is lost", async || {
-        settle(&world, &leased, json!({"outcome": "ack"}))
+        settle(&world, &sent[3], json!({"outcome": "ack"}))
             .await
             .status
             == 409
     })
     .await;
+    let others = lease(&world, json!({"ttr_ms": 30_000, "wait_ms": 300})).await;
+    assert_eq!(others.len(), 0, "what was extended is its consumer's");
+    for leased in [&sent[0], &sent[2]] {
+        settle(&world, leased, json!({"outcome": "ack"}))
+            .await
+            .is(204);
+    }
 }

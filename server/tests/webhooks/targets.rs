@@ -2,11 +2,11 @@
 
 use futures_util::future::join_all;
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::receiver::Receiver;
-use super::{LOCAL, path, push_one, send, set, set_to, view, wait_for_empty};
-use crate::world::{Place, World, on_every_store};
+use super::receiver::{Answer, Receiver};
+use super::{LOCAL, path, push, push_one, send, set, set_to, view, wait_for_empty};
+use crate::world::{Place, World, on_every_store, until};
 
 on_every_store! {
     a_webhook_is_set_shown_listed_and_removed
@@ -109,17 +109,23 @@ async fn a_wrong_webhook_is_refused_with_a_problem() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_administer_a_queue_sets_no_webhook() {
+async fn who_may_not_administer_a_queue_sets_no_webhook_and_sees_no_path_of_one() {
     let mut world = World::start(crate::world::Place::Embedded).await;
-    let body = json!({"url": "https://shop.test/"});
+    let body = json!({"url": "https://shop.test/secret"});
     set(&world, body.clone()).await.is(201);
+    assert_eq!(view(&world).await["url"], "https://shop.test/secret");
+    let listed = world.get("/v1/ns/webhooks").await.is(200);
+    assert_eq!(listed[0]["url"], "https://shop.test/secret");
     world.token = world
         .new_token("ns", "&scopes=publish,consume&queues=q")
         .await;
     set(&world, body.clone()).await.is(403);
     world.delete(&path("q")).await.is(403);
-    view(&world).await;
-    assert_eq!(world.get("/v1/ns/webhooks").await.is(200)[0]["queue"], "q");
+    // A path may be a secret, as a query may.
+    assert_eq!(view(&world).await["url"], "https://shop.test/...");
+    let listed = world.get("/v1/ns/webhooks").await.is(200);
+    let listed = [&listed[0]["queue"], &listed[0]["url"]];
+    assert_eq!(listed, ["q", "https://shop.test/..."]);
     world.token = world.new_token("ns", "&queues=other").await;
     world.get(&path("q")).await.is(403);
     assert_eq!(world.get("/v1/ns/webhooks").await.is(200), json!([]));
@@ -200,4 +206,41 @@ async fn a_namespace_has_so_many_webhooks_and_the_others_have_room() {
         put(600 + number).await.is(201);
     }
     put(1_000).await.is(507);
+}
+
+/// What the file of a server keeps of webhooks that are disabled.
+fn disabled_rows(world: &World) -> (rusqlite::Connection, i64) {
+    let path = world.url().strip_prefix("sqlite:").unwrap();
+    let file = rusqlite::Connection::open(format!("{path}.server")).unwrap();
+    let count = "SELECT count(*) FROM entries WHERE kind = 'webhooks_disabled'";
+    let count = file.query_row(count, [], |row| row.get(0)).unwrap();
+    (file, count)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_is_removed_while_its_target_says_gone_leaves_nothing() {
+    let world = World::start_with(Place::Embedded, LOCAL).await;
+    let receiver = Receiver::start().await;
+    receiver.always(Answer::Held(410));
+    set_to(&world, &receiver, json!({})).await;
+    push(&world, json!([{"payload": 1, "attempts": 1}])).await;
+    receiver.wait_for(1).await;
+    send(&world, Method::DELETE, &path("q"), &Value::Null)
+        .await
+        .is(204);
+    receiver.release(1);
+    until("its event is back", async || {
+        world.get("/v1/ns/queues/q").await.is(200)["ready"] == 1
+    })
+    .await;
+    assert_eq!(disabled_rows(&world).1, 0, "nothing is left");
+    // What another server has left is removed by the next one that reads.
+    let (file, _) = disabled_rows(&world);
+    let left = "INSERT INTO entries VALUES ('webhooks_disabled', 'default/ns/gone', '{}')";
+    file.execute(left, []).unwrap();
+    set_to(&world, &receiver, json!({"paused": true})).await;
+    until("nothing is left of it", async || {
+        disabled_rows(&world).1 == 0
+    })
+    .await;
 }

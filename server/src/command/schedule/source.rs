@@ -61,7 +61,7 @@ impl ScheduleSource for Store {
     async fn set_schedule(&self, name: &str, schedule: NewSchedule) -> Result<ScheduleView> {
         let options = schedule.options()?;
         self.bus().schedules().set(name, options).await?;
-        self.audit_schedule("schedule set", name).await?;
+        self.audit_schedule("schedule set", name).await;
         self.schedule(name).await
     }
 
@@ -82,14 +82,15 @@ impl ScheduleSource for Store {
             ScheduleAction::Resume => "schedule resumed",
             ScheduleAction::Remove => "schedule removed",
         };
-        self.audit_schedule(action, name).await
+        self.audit_schedule(action, name).await;
+        Ok(())
     }
 
     async fn run_schedule(&self, name: &str) -> Result<Run> {
         let queue = self.schedule(name).await?.queue;
         let id = self.bus().schedules().run_now(name).await;
         let id = id.map_err(|error| of_name(name, error.into()))?;
-        self.audit_schedule("schedule run", name).await?;
+        self.audit_schedule("schedule run", name).await;
         Ok(Run {
             id: id.to_string(),
             queue,
@@ -98,8 +99,9 @@ impl ScheduleSource for Store {
 }
 
 impl Store {
-    async fn audit_schedule(&self, action: &str, name: &str) -> Result<()> {
-        self.audit(action, &format!("schedules/{name}")).await
+    async fn audit_schedule(&self, action: &str, name: &str) {
+        let target = format!("schedules/{name}");
+        self.audit_done(action, &target).await;
     }
 }
 

@@ -82,7 +82,14 @@ async fn created(
         value.or_else(|| form.get(name).filter(|value| !value.is_empty()))
     };
     let description = param("description").ok_or_else(|| ApiError::bad("invalid description"))?;
-    let text = param("token");
+    // A token of a user may name its pool itself.
+    let (prefix, text) = match param("token") {
+        Some(text) if text.contains(':') => {
+            let (pool, text) = split(text);
+            (Some(pool), Some(text))
+        }
+        text => (None, text),
+    };
     if text.is_some_and(|text| text.len() < TOKEN_LEN_MIN) {
         return Err(ApiError::bad("the user token was too short"));
     }
@@ -98,14 +105,6 @@ async fn created(
         ));
     }
     check_namespace(namespace).map_err(ApiError::bad)?;
-    // A token of a user may name its pool itself.
-    let (prefix, text) = match text {
-        Some(text) if text.contains(':') => {
-            let (pool, text) = split(text);
-            (Some(pool), Some(text))
-        }
-        text => (None, text),
-    };
     let pool = query.get("pool").filter(|pool| !pool.is_empty()).or(prefix);
     let pool = pool.unwrap_or(DEFAULT_POOL);
     check_pool(app, pool)?;
