@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::bus::audit_line::{
     AuditCursor, AuditFilter, AuditLine, IsSeen, LINES_MAX, StoredLine, TEXT_BYTES_MAX, Trail,
-    day_of,
+    day_of, newest_first,
 };
 use crate::bus::events::StoredEvent;
 use crate::bus::fan_out::in_order;
@@ -20,7 +20,7 @@ use crate::bus::program_audit;
 use crate::bus::queue::Queue;
 use crate::bus::scan::{PAGE, Scan, ScanPage, UnfinishedEvents};
 use crate::codec::Codec;
-use crate::core::op::{BATCH_MAX, PeekBy, Snapshot, StoreOp};
+use crate::core::op::{BATCH_MAX, PeekBy, Snapshot, Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{AUDIT, BucketKey, PROGRAM_AUDIT, QueueName, is_audit};
 use crate::record::{BY_BYTES_MAX, Page};
@@ -242,7 +242,7 @@ impl Bus {
         let mut parts = in_order(parts);
         while let Some(part) = parts.try_next().await? {
             lines.extend(part);
-            sort(&mut lines);
+            newest_first(&mut lines);
             if lines.len() > limit {
                 lines.truncate(limit);
                 next = lines.last().map(AuditLine::cursor);
@@ -269,17 +269,15 @@ impl Bus {
     }
 
     /// Returns lines of a namespace that match, before a place: more than `limit` of the newest, or
-    /// all. It reads a day after the other, and all at once where those are few or thin.
+    /// all. It reads a day after the other, and all at once where those are few or thin: each that
+    /// is kept at most twice.
     async fn lines_of(
         &self,
         buckets: Vec<BucketKey>,
         (filter, is_seen, before): (&AuditFilter, IsSeen<'_>, Option<AuditCursor>),
         limit: usize,
     ) -> Result<Vec<AuditLine>> {
-        let mut count = 0;
-        for bucket in &buckets {
-            count += self.inner.apply(bucket, StoreOp::stats()).await?.scheduled;
-        }
+        let count = self.count_lines(&buckets).await?;
         let is_asked_for = |line: &AuditLine| {
             before.is_none_or(|before| line.cursor() < before)
                 && filter.matches(line)
@@ -294,13 +292,16 @@ impl Bus {
             let from = day_of(filter.until.map_or(from, |until| until.min(from))) + 1;
             let first = from.saturating_sub(DAYS_MAX);
             let since = filter.since.map(|since| day_of(since).saturating_sub(1));
-            let mut lines = Vec::new();
+            let (mut lines, mut looked) = (Vec::new(), 0);
             for day in (since.map_or(first, |since| since.max(first))..=from).rev() {
                 // One more day than is needed, for the same reason.
                 let has_enough = lines.len() > limit;
-                lines.extend(self.lines_of_day(&buckets, day).await?);
-                lines.retain(is_asked_for);
-                if has_enough {
+                let (of_day, found) = self.lines_of_day(&buckets, day).await?;
+                looked += found;
+                lines.extend(of_day.into_iter().filter(is_asked_for));
+                // Some may have come meanwhile.
+                let is_all = looked >= count && looked >= self.count_lines(&buckets).await?;
+                if has_enough || is_all {
                     return Ok(lines);
                 }
             }
@@ -314,22 +315,30 @@ impl Bus {
         Ok(lines)
     }
 
-    async fn lines_of_day(&self, buckets: &[BucketKey], day: u64) -> Result<Vec<AuditLine>> {
-        let mut lines = Vec::new();
-        for bucket in buckets {
+    async fn count_lines(&self, buckets: &[BucketKey]) -> Result<usize> {
+        let stats = { buckets.iter() }.map(|it| self.inner.apply(it, StoreOp::stats()));
+        let add = async |sum: usize, of: Stats| Ok(sum + of.scheduled);
+        in_order(stats).try_fold(0, add).await
+    }
+
+    /// Returns the lines of a day that can be read, and how many there are.
+    async fn lines_of_day(&self, of: &[BucketKey], day: u64) -> Result<(Vec<AuditLine>, usize)> {
+        let (mut lines, mut looked) = (Vec::new(), 0);
+        for bucket in of {
             let mut from = None;
             loop {
                 let peek = StoreOp::peek(PeekBy::Key(day.to_string()), from, BATCH_MAX);
                 let page = self.inner.apply(bucket, peek).await?;
+                looked += page.events.len();
                 let line = |event: &Snapshot| self.line(bucket, event);
                 lines.extend(page.events.iter().filter_map(line));
                 from = page.next;
-                if from.is_none() || lines.len() > LINES_MAX + 2 * LINES_OVER {
+                if from.is_none() || looked > LINES_MAX + 2 * LINES_OVER {
                     break;
                 }
             }
         }
-        Ok(lines)
+        Ok((lines, looked))
     }
 
     /// Reads all events of a namespace's lines: their number is bounded.
@@ -388,9 +397,4 @@ impl Bus {
         let cancelled = lines.iter().take(old).map(|(_, id)| queue.cancel(*id));
         in_order(cancelled).try_for_each(|_| async { Ok(()) }).await
     }
-}
-
-/// Sorts lines, the newest first.
-fn sort(lines: &mut [AuditLine]) {
-    lines.sort_unstable_by_key(|line| std::cmp::Reverse(line.cursor()));
 }

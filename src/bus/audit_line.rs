@@ -191,3 +191,8 @@ impl std::str::FromStr for AuditCursor {
 pub(super) fn day_of(at: Timestamp) -> u64 {
     at.as_millis() / 86_400_000
 }
+
+/// Sorts lines, the newest first.
+pub(super) fn newest_first(lines: &mut [AuditLine]) {
+    lines.sort_unstable_by_key(|line| std::cmp::Reverse(line.cursor()));
+}

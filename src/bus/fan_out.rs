@@ -32,8 +32,21 @@ pub(super) fn in_order<'a, T: Send + 'a>(
 pub(super) fn in_order_past_slow<'a, T: Send + 'a>(
     calls: impl Iterator<Item = impl Future<Output = T> + Send + 'a> + Send + 'a,
 ) -> impl Stream<Item = T> + Send {
+    stream::iter(erased(past_slow(calls))).buffered(SLOW_AT_ONCE)
+}
+
+/// As [`as_they_come`], past those that are slow, as [`in_order_past_slow`] does.
+pub(super) fn as_they_come_past_slow<'a, T: Send + 'a>(
+    calls: impl Iterator<Item = impl Future<Output = T> + Send + 'a> + Send + 'a,
+) -> impl Stream<Item = T> + Send {
+    stream::iter(erased(past_slow(calls))).buffer_unordered(SLOW_AT_ONCE)
+}
+
+fn past_slow<'a, T: Send + 'a>(
+    calls: impl Iterator<Item = impl Future<Output = T> + Send + 'a> + Send + 'a,
+) -> impl Iterator<Item = impl Future<Output = T> + Send + 'a> + Send + 'a {
     let room = Arc::new(Semaphore::new(AT_ONCE));
-    let calls = calls.map(move |call| {
+    calls.map(move |call| {
         let room = Arc::clone(&room);
         async move {
             let mut call = pin!(call);
@@ -45,8 +58,7 @@ pub(super) fn in_order_past_slow<'a, T: Send + 'a>(
                 Err(_) => call.await,
             }
         }
-    });
-    stream::iter(erased(calls)).buffered(SLOW_AT_ONCE)
+    })
 }
 
 /// Makes these calls, at most 32 at a time; yields each result as it comes.
@@ -99,6 +111,30 @@ mod tests {
             };
             assert!(first.is_some());
             assert!(built.load(Ordering::Relaxed) <= AT_ONCE + 1);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_hang_keep_the_others_for_a_moment_and_not_for_their_whole_time() {
+        for is_ordered in [true, false] {
+            let from = tokio::time::Instant::now();
+            let call = async |number: usize| {
+                if number < 200 {
+                    tokio::time::sleep(PATIENCE).await; // on a server that hangs
+                }
+                (number, from.elapsed())
+            };
+            let calls = (0..400).map(call);
+            let done: Vec<_> = if is_ordered {
+                in_order_past_slow(calls).collect().await
+            } else {
+                as_they_come_past_slow(calls).collect().await
+            };
+            let well = done.iter().filter(|(number, _)| *number >= 200);
+            let last = well.map(|(_, took)| *took).max();
+            let waited = SLOW * u32::try_from(200_usize.div_ceil(AT_ONCE)).unwrap();
+            assert!(last <= Some(waited), "{last:?}, ordered: {is_ordered}");
+            assert!(from.elapsed() < PATIENCE + waited * 2);
         }
     }
 }

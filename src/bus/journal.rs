@@ -91,6 +91,12 @@ pub(super) async fn record(choice: JournalConfig<'_>) -> Result<Option<JournalRe
         }
         limit.max = choices.outbox_max;
         store.limit_outboxes(limit)?;
+        let settings = choices.of_a_journal().join(", ");
+        if !settings.is_empty() {
+            panics::reported(|| {
+                tracing::warn!(settings, "settings for a journal, and none is configured");
+            });
+        }
         panics::reported(|| {
             tracing::info!(
                 "no journal configured; the store keeps the last records of its outboxes"

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::{FutureExt, StreamExt, stream};
 
-use crate::bus::fan_out::{as_they_come, operator_call};
+use crate::bus::fan_out::{as_they_come_past_slow, operator_call};
 use crate::bus::inner::Inner;
 use crate::core::op::{CancelOutcome, ChangeOutcome, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
@@ -191,7 +191,7 @@ impl Inner {
             failed: known.away,
         };
         let calls = buckets.into_iter().map(|bucket| self.look_up(bucket, id));
-        let mut results = as_they_come(calls);
+        let mut results = as_they_come_past_slow(calls);
         while let Some(result) = results.next().await {
             match result {
                 Ok(None) => {}

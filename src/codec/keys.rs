@@ -102,6 +102,19 @@ impl Drop for Key {
 #[derive(Clone, Default)]
 pub struct KeyRing(Arc<RwLock<Keys>>);
 
+/// Returns whether a text may be the id of a key. What is none may be a key in the wrong place, so it
+/// is never shown.
+pub(crate) fn is_key_id(text: &str) -> bool {
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=KEY_ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_legal)
+}
+
+fn no_key_id() -> Error {
+    Error::invalid(format!(
+        "the id of a key is 1 to {KEY_ID_BYTES_MAX} letters, digits, `.`, `_` and `-`"
+    ))
+}
+
 #[derive(Default)]
 struct Keys {
     by_id: BTreeMap<String, Arc<Cipher>>,
@@ -124,12 +137,8 @@ impl KeyRing {
     /// id of another key; and for more than [`KEYS_MAX`] keys.
     #[allow(clippy::needless_pass_by_value)] // so that the caller keeps no copy
     pub fn add(&self, id: &str, key: Key) -> Result<()> {
-        let is_legal =
-            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-        if id.is_empty() || id.len() > KEY_ID_BYTES_MAX || !id.bytes().all(is_legal) {
-            return Err(Error::invalid(format!(
-                "the id of a key is 1 to {KEY_ID_BYTES_MAX} letters, digits, `.`, `_` and `-`"
-            )));
+        if !is_key_id(id) {
+            return Err(no_key_id());
         }
         let cipher = Cipher::new(&key.0);
         let mut keys = self.write();
@@ -157,6 +166,9 @@ impl KeyRing {
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the ring does not have it.
     pub fn choose(&self, id: &str) -> Result<()> {
+        if !is_key_id(id) {
+            return Err(no_key_id());
+        }
         let mut keys = self.write();
         if !keys.by_id.contains_key(id) {
             return Err(Error::invalid(format!(

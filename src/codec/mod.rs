@@ -22,6 +22,7 @@ pub use self::decrypted::{DecryptedPayload, OpenError};
 pub use self::form::Codec;
 pub(crate) use self::frame::PayloadForm;
 pub use self::frame::{Frame, KEY_ID_BYTES_MAX, MARK};
+pub(crate) use self::keys::is_key_id;
 pub use self::keys::{KEYS_MAX, Key, KeyRing};
 pub use self::raw::Raw;
 #[cfg(feature = "schedules")]

@@ -6,13 +6,13 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
-use crate::codec::KeyRing;
+use crate::codec::{KeyRing, is_key_id};
 use crate::error::{Error, Result};
 
 /// The most bytes of a file of keys, so that a mistaken path does not fill the memory.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// The section `encryption`: the keys of payloads. `Debug` shows ids and nothing of a key.
+/// The section `encryption`: the keys of payloads. `Debug` shows ids and nothing of a key, and not what cannot be an id.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncryptionChoices {
@@ -26,11 +26,13 @@ pub struct EncryptionChoices {
 
 impl fmt::Debug for EncryptionChoices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ids = self.keys.as_ref().map(|keys| keys.keys());
+        let shown = |id: &String| is_key_id(id).then(|| id.clone());
+        let ids = self.keys.as_ref();
+        let ids = ids.map(|keys| keys.keys().map(shown).collect::<Vec<_>>());
         f.debug_struct("EncryptionChoices")
             .field("keys", &ids)
             .field("keys_file", &self.keys_file)
-            .field("used", &self.used)
+            .field("used", &self.used.as_ref().map(shown))
             .finish()
     }
 }
@@ -78,12 +80,13 @@ impl EncryptionChoices {
 fn add(ring: &KeyRing, source: &str, id: &str, key: &str) -> Result<()> {
     let added = key.parse().and_then(|key| ring.add(id, key));
     // An invalid id may be a key in the wrong place, so it is withheld.
-    added.map_err(
-        |error| match KeyRing::new().add(id, crate::codec::Key::new([0; 32])) {
-            Ok(()) => Error::invalid(format!("{source}: {id}: {error}")),
-            Err(_) => Error::invalid(format!("{source}: {error}")),
-        },
-    )
+    added.map_err(|error| {
+        if is_key_id(id) {
+            Error::invalid(format!("{source}: {id}: {error}"))
+        } else {
+            Error::invalid(format!("{source}: {error}"))
+        }
+    })
 }
 
 /// Parses the keys of a text, separated by lines or white space: an id, `=`, and a key. `#` begins

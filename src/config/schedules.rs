@@ -94,6 +94,13 @@ impl ScheduleChoices {
         })
     }
 
+    /// Returns whether it names a calendar.
+    pub(crate) fn names_calendar(&self, name: &str) -> bool {
+        let names = [&self.exclude, &self.only].into_iter().flatten();
+        let mut names = names.flat_map(|names| names.split_whitespace());
+        names.any(|named| named == name)
+    }
+
     /// Returns the options that it says, with these calendars.
     ///
     /// # Errors

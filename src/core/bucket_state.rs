@@ -248,6 +248,24 @@ impl<B> BucketState<B> {
         out.push(Action::Fresh { bucket, until });
     }
 
+    /// The store has forgotten fetches up to `through`, as of a node that was silent for long or in a
+    /// failover: what they brought may be with others by now, and no reply renews it.
+    pub(crate) fn forgotten(
+        &mut self,
+        bucket: usize,
+        now: Mono,
+        through: RequestId,
+        queue: &mut QueueState,
+        out: &mut Vec<Action<B>>,
+    ) {
+        self.release_prefetched(now, through, queue);
+        out.push(Action::Lost {
+            bucket,
+            through,
+            is_certain: false,
+        });
+    }
+
     /// Hands back prefetched events that were fetched by `through` or before.
     pub(crate) fn release_prefetched(
         &mut self,

@@ -22,6 +22,9 @@ pub(crate) struct QueueState {
     pub(crate) ahead: usize,
     /// How many handlers run at once.
     pub(crate) workers: usize,
+    /// Its handlers are over whatever they return, so nothing is said to the store: its leases are
+    /// left to other nodes.
+    pub(crate) is_halted: bool,
     /// Prefetched events that may start, or may as soon as the store has acknowledged it.
     pub(crate) pledged: usize,
     /// Prefetched events that are due or about to be and wait for the store's acknowledgement.
@@ -46,6 +49,7 @@ impl QueueState {
             reserved: 0,
             ahead: 0,
             workers: 0,
+            is_halted: false,
             pledged: 0,
             waiting: 0,
             fetched_starts: 0,

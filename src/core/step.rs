@@ -55,6 +55,14 @@ pub enum Input<B> {
         /// Handler starts per second, over all nodes; `None` is unlimited.
         rate: Option<f64>,
     },
+    /// A queue's calls to the store end, with its heartbeats, so that its leases are lost; or they
+    /// begin again.
+    Halted {
+        /// The queue's index in the node.
+        queue: usize,
+        /// Whether they end.
+        is_halted: bool,
+    },
     /// Serve another bucket; no effect if it is already served.
     Serve {
         /// The index of its queue in the node.

@@ -5,7 +5,6 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -78,8 +77,6 @@ pub(crate) struct Mover {
     pub(crate) calls: Arc<Background>,
     /// Cancelled when the node has stopped.
     pub(crate) stopped: CancellationToken,
-    /// Set while the node has to stand still: it calls the store no more, and loses its leases.
-    pub(crate) halted: Arc<AtomicBool>,
     /// Cancelled to end the mover at once, whatever is left.
     pub(crate) abandoned: CancellationToken,
 }
@@ -98,10 +95,6 @@ impl Mover {
             let _ended = self.stopped.clone().drop_guard();
             let _entered = calls.enter(); // a store may arm the runtime's timers
             while !self.is_over() {
-                if self.halted.load(Ordering::Acquire) {
-                    std::thread::park();
-                    continue;
-                }
                 match self.turn(true) {
                     Mono::MAX => std::thread::park(),
                     at => std::thread::park_timeout(at.since(self.clock.mono())),

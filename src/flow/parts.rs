@@ -37,8 +37,7 @@ impl FlowParts {
         self.pulls.abandon();
         self.inbox.add(Input::Stop); // wakes the mover, so that it sees that it is abandoned
         for (_, served) in self.consumers.iter() {
-            served.consumer.close();
-            served.consumer.set_workers(0); // or cut jobs make room for waiting ones
+            served.consumer.close(); // or cut jobs make room for waiting ones
             served.consumer.cut();
         }
         self.replies.give_up();

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -259,13 +258,11 @@ impl Flow {
             };
             reporters.push(depth_sampler.start(&runtime, gauges_of_node));
         }
-        let halted = Arc::<AtomicBool>::default();
         if calls.is_apart() && !in_order.is_empty() {
             let watch = RuntimeWatch {
                 program: runtime.clone(),
                 consumers: Arc::clone(&consumers),
                 inbox: Arc::clone(&inbox),
-                halted: Arc::clone(&halted),
                 abandoned: abandoned.clone(),
                 stopped: stopped.clone(),
             };
@@ -289,7 +286,6 @@ impl Flow {
             membership: membership.clone(),
             member_lost,
             calls,
-            halted,
             stopped: stopped.clone(),
             abandoned: abandoned.clone(),
         };

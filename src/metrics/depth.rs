@@ -1,6 +1,7 @@
 //! Gauges of queue depth, of all buses of a process.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use parking_lot::Mutex;
 
@@ -26,7 +27,7 @@ pub(crate) struct QueueDepth {
 }
 
 impl QueueDepth {
-    /// Adds another share of the same queue, or of one with the same label.
+    /// Adds another share of the same queue, of one with the same label, or of another store.
     pub(crate) fn add(&mut self, other: &Self) {
         self.scheduled += other.scheduled;
         self.ready += other.ready;
@@ -70,23 +71,58 @@ impl QueueDepth {
 /// The shares of one bus, by queue label.
 pub(crate) type QueueDepths = BTreeMap<SharedString, QueueDepth>;
 
-/// The shares of every bus of this process, by node: gauges belong to the process.
-static ALL: Mutex<BTreeMap<u64, QueueDepths>> = Mutex::new(BTreeMap::new());
+/// Whose events a bus counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum CountedStore {
+    /// A store that the bus has opened for itself.
+    Own,
+    /// One that others may have, by the hash of its URL: buses with the same one count the same
+    /// events. Stores that programs hand to their buses cannot be told apart.
+    Shared(u64),
+}
+
+impl CountedStore {
+    pub(crate) fn of(is_shared: bool, url: Option<&str>) -> Self {
+        if !is_shared && url.is_some() {
+            return Self::Own;
+        }
+        let mut hasher = DefaultHasher::new();
+        url.hash(&mut hasher);
+        Self::Shared(hasher.finish())
+    }
+}
+
+/// A node, and the store that it counts.
+type Node = (CountedStore, u64);
+
+/// The shares of every bus of this process: gauges belong to the process.
+static ALL: Mutex<BTreeMap<Node, QueueDepths>> = Mutex::new(BTreeMap::new());
 
 /// Replaces the shares of a node's bus.
-pub(crate) fn tell_shares(node: u64, shares: QueueDepths) {
+pub(crate) fn tell_shares(store: CountedStore, node: u64, shares: QueueDepths) {
     let mut all = ALL.lock();
     let labels: BTreeSet<SharedString> = shares.keys().cloned().collect();
     let before = if shares.is_empty() {
-        all.remove(&node)
+        all.remove(&(store, node))
     } else {
-        all.insert(node, shares)
+        all.insert((store, node), shares)
     };
     let before = before.into_iter().flat_map(QueueDepths::into_keys);
     for label in labels.into_iter().chain(before).collect::<BTreeSet<_>>() {
-        let mut most = QueueDepth::default();
-        let of_label = all.values().filter_map(|shares| shares.get(&label));
-        of_label.for_each(|share| most.max(share));
-        most.tell(&label);
+        let of_label = all.iter();
+        let of_label = of_label.filter_map(|(node, shares)| Some((*node, shares.get(&label)?)));
+        sum(of_label).tell(&label);
     }
+}
+
+/// Adds what different stores have, each of which as the bus that sees most of it counts it.
+fn sum<'a>(shares: impl Iterator<Item = (Node, &'a QueueDepth)>) -> QueueDepth {
+    let mut of_stores = BTreeMap::<_, QueueDepth>::new();
+    for ((store, node), share) in shares {
+        let only_of = (store == CountedStore::Own).then_some(node);
+        of_stores.entry((store, only_of)).or_default().max(share);
+    }
+    let mut all = QueueDepth::default();
+    of_stores.values().for_each(|of_store| all.add(of_store));
+    all
 }

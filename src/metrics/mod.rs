@@ -25,7 +25,7 @@ use ::metrics::{describe_counter, describe_gauge, describe_histogram};
 pub use self::catalogue::{
     BATCH_BOUNDS, CATALOGUE, DURATION_BOUNDS, Kind, LATENESS_BOUNDS, Metric,
 };
-pub(crate) use self::depth::{QueueDepth, QueueDepths, WITHIN, tell_shares};
+pub(crate) use self::depth::{CountedStore, QueueDepth, QueueDepths, WITHIN, tell_shares};
 pub(crate) use self::journal::JournalMetrics;
 pub(crate) use self::meters::{
     AttemptMetrics, Gauges, MoverCounters, MoverSleepGauge, PullMeters, PushCounters, PushMeters,

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::metrics::CountedStore;
 
 /// The default number of queues with their own label.
 const QUEUES_MAX: usize = 100;
@@ -76,13 +77,21 @@ impl MetricsChoices {
 
     /// Returns how often queue depth is sampled; `None`: never. In virtual time it is off by
     /// default, since a month there is a moment.
-    pub(crate) fn depth_sampler(&self, virtual_time: bool) -> Option<SampleInterval> {
+    pub(crate) fn depth_sampler(
+        &self,
+        virtual_time: bool,
+        store: CountedStore,
+    ) -> Option<SampleInterval> {
         let every = match (self.depths_every, virtual_time) {
             (None, true) => return None,
             (every, _) => every.unwrap_or(CENSUS_EVERY),
         };
         let always = self.depths_every.is_some();
-        (!every.is_zero()).then_some(SampleInterval { every, always })
+        (!every.is_zero()).then_some(SampleInterval {
+            every,
+            always,
+            store,
+        })
     }
 
     /// Returns how many queues have their own label.
@@ -97,4 +106,6 @@ pub(crate) struct SampleInterval {
     pub(crate) every: Duration,
     /// Also while no recorder is installed, as far as that is known.
     pub(crate) always: bool,
+    /// What is sampled.
+    pub(crate) store: CountedStore,
 }

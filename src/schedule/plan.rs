@@ -20,10 +20,11 @@ const AHEAD_MAX: usize = 64;
 /// An instant that nothing was pushed for is missed after this; before, it is only late.
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
 /// The most missed instants that one look goes through; another one follows at once.
-const MISSED_MAX: usize = 50_000;
-/// The most instants that one look passes over with a record of their own; earlier ones are counted
-/// in the first.
+const MISSED_MAX: usize = 10_000;
+/// The most missed instants that have a record of their own; earlier ones are counted in the first.
 const SKIPPED_MAX: usize = 1_000;
+/// So many of the latest are decided one by one.
+const DECIDED_MAX: usize = SKIPPED_MAX + crate::schedule::MAKE_UP_MAX as usize;
 /// How soon a schedule is looked at again that waits for its last occurrence to end: a part of the
 /// time that it has run for, between these.
 const WAITS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
@@ -39,6 +40,9 @@ pub(crate) struct Progress {
     /// How many were missed since, for which the next one that is pushed stands as well.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) missed: u64,
+    /// How many were passed over that no record says yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) unsaid: u64,
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -136,42 +140,46 @@ impl<'p> Planner<'p> {
     fn make_up(&mut self, options: &ScheduleOptions, now: Timestamp) -> bool {
         let missed_until = before(now, GRACE);
         let mut missed = VecDeque::new();
-        let mut count = 0;
+        let mut passed = 0;
         let instants = self.instants(options);
-        for instant in instants.take_while(|instant| *instant <= missed_until) {
-            count += 1;
+        let instants = instants.take_while(|instant| *instant <= missed_until);
+        for instant in instants.take(MISSED_MAX) {
             missed.push_back(instant);
-            if missed.len() > SKIPPED_MAX + usize::from(crate::schedule::MAKE_UP_MAX) {
-                missed.pop_front();
-            }
-            if count == MISSED_MAX {
-                break;
+            if missed.len() > DECIDED_MAX
+                && let Some(earlier) = missed.pop_front()
+            {
+                self.progress.through = earlier;
+                passed += 1;
             }
         }
-        let is_all = count < MISSED_MAX;
+        let is_all = passed + missed.len() < MISSED_MAX;
         // What is run are the latest of all: if there may be more, these are left to the next look.
         let run = match options.missed_policy() {
+            _ if !is_all => missed.len(),
             MissedPolicy::Skip => 0,
             MissedPolicy::Once => 1,
             MissedPolicy::All(most) => usize::from(most),
         };
-        let run = run.min(missed.len());
-        let in_turn = options.overlap_policy() != OverlapPolicy::Allow;
+        let skipped = missed.len().saturating_sub(run);
+        self.progress.unsaid += passed as u64;
         if options.missed_policy() != MissedPolicy::Skip {
-            self.progress.missed += (count - run) as u64;
+            self.progress.missed += (passed + skipped) as u64;
         }
-        let skipped = missed.len() - run;
+        if !is_all {
+            return true;
+        }
+        let in_turn = options.overlap_policy() != OverlapPolicy::Allow;
         let first = skipped.saturating_sub(SKIPPED_MAX);
-        let uncounted = (count - missed.len() + first) as u64;
+        self.progress.unsaid += first as u64;
         for (place, instant) in missed.into_iter().enumerate().skip(first) {
             if place < skipped {
-                let earlier = if place == first { uncounted } else { 0 };
+                let earlier = std::mem::take(&mut self.progress.unsaid);
                 self.skip(instant, earlier, SkipReason::Missed);
-            } else if is_all && !in_turn {
+            } else if !in_turn {
                 self.run(instant);
             }
         }
-        !is_all
+        false
     }
 
     /// Pushes what is due, and what will be, until one is [`LEAD`] ahead.
@@ -248,6 +256,7 @@ mod tests {
             through,
             last: None,
             missed: 0,
+            unsaid: 0,
         };
         let mut all = Vec::new();
         loop {
@@ -279,7 +288,7 @@ mod tests {
             let options = ScheduleOptions::new("report", "every 1s").unwrap();
             let options = options.missed(policy);
             for missed in [
-                49_999, 50_000, 50_001, 50_010, 50_999, 51_010, 100_000, 123_456,
+                9_999, 10_000, 10_001, 10_010, 11_999, 18_000, 18_001, 123_456,
             ] {
                 let through = before(now, GRACE + Duration::from_secs(missed));
                 let all = made_up(&options, through, now);
@@ -292,7 +301,8 @@ mod tests {
                 assert_eq!(run, latest, "{policy} of {missed}");
                 let skipped = all.iter().filter(|one| one.skipped.is_some());
                 let skipped: u64 = skipped.map(|one| one.missed + 1).sum();
-                assert_eq!(skipped + expected, missed, "{policy}: each has its record");
+                assert_eq!(skipped + expected, missed, "{policy}: each is in a record");
+                assert!(all.len() <= DECIDED_MAX, "{policy}: {} records", all.len());
                 assert!(all.is_sorted_by_key(|one| one.instant), "{policy}");
             }
         }

@@ -198,10 +198,20 @@ impl fmt::Display for DamageKind {
 pub struct CheckTask {
     /// Whether damage is repaired, not only reported.
     pub repairs: bool,
+    /// What was found before is old.
+    pub(crate) since: Option<Timestamp>,
     /// How many entries were looked at so far, by all buckets.
     looked: Arc<AtomicU64>,
-    /// How much damage of each kind is not listed, by whether it was repaired.
-    unlisted: Arc<Mutex<BTreeMap<(DamageKind, bool), u64>>>,
+    /// How much damage of each kind is not listed.
+    unlisted: Arc<Mutex<BTreeMap<Unlisted, u64>>>,
+}
+
+/// Damage that is only counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Unlisted {
+    pub(crate) kind: DamageKind,
+    pub(crate) is_repaired: bool,
+    pub(crate) is_old: bool,
 }
 
 impl CheckTask {
@@ -218,7 +228,12 @@ impl CheckTask {
     /// listed already is only counted, since there may be any number of it.
     pub fn list(&self, list: &mut Vec<Damage>, damage: Damage) {
         if list.len() >= LISTED_MAX {
-            match self.unlisted.lock().entry((damage.kind, damage.repaired)) {
+            let unlisted = Unlisted {
+                kind: damage.kind,
+                is_repaired: damage.repaired,
+                is_old: self.is_old(&damage),
+            };
+            match self.unlisted.lock().entry(unlisted) {
                 Entry::Occupied(mut count) => {
                     *count.get_mut() += 1;
                     return;
@@ -229,8 +244,13 @@ impl CheckTask {
         list.push(damage);
     }
 
-    /// Takes how much damage of each kind was found and not listed, by whether it was repaired.
-    pub(crate) fn take_unlisted(&self) -> BTreeMap<(DamageKind, bool), u64> {
+    /// Whether damage was found before this check, and long ago.
+    pub(crate) fn is_old(&self, damage: &Damage) -> bool {
+        damage.found.is_some_and(|found| Some(found) < self.since)
+    }
+
+    /// Takes how much damage of each kind was found and not listed.
+    pub(crate) fn take_unlisted(&self) -> BTreeMap<Unlisted, u64> {
         std::mem::take(&mut *self.unlisted.lock())
     }
 

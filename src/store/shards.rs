@@ -144,6 +144,28 @@ impl<B: Clone> Shards<B> {
         }
     }
 
+    /// Lowers what was set by that, unless a bucket has the watermark `from` as its own.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn lower_watermark(
+        &self,
+        from: Timestamp,
+        until: Timestamp,
+        is_its_own: impl Fn(&BucketKey) -> bool,
+    ) {
+        let shards: Vec<_> = {
+            let buckets = self.buckets.read();
+            self.watermarks().lower_all(until);
+            let others = buckets.iter().filter(|(key, _)| !is_its_own(key));
+            others.map(|(_, shard)| Arc::clone(shard)).collect()
+        };
+        for shard in shards {
+            let mut bucket = shard.lock();
+            if bucket.watermark() == Some(from) {
+                bucket.set_watermark(until);
+            }
+        }
+    }
+
     /// Sets that of one bucket, which is not created for it, to what it was last.
     #[cfg(feature = "embedded")]
     pub(crate) fn set_watermark_of(&mut self, key: &BucketKey, created: Timestamp) {

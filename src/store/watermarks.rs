@@ -25,6 +25,12 @@ impl Watermarks {
         self.alone.retain(|_, alone| *alone > until);
     }
 
+    /// Lowers the watermark of every bucket, which was from a clock that was ahead.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn lower_all(&mut self, until: Timestamp) {
+        self.all = self.all.min(Some(until)); // that of none stays
+    }
+
     /// Notes the watermark of a bucket that is removed. Where there are too many, the earlier half
     /// becomes that of every bucket: an old id is rather refused than accepted twice.
     pub(crate) fn add(&mut self, key: BucketKey, until: Timestamp) {

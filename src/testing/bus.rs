@@ -126,7 +126,8 @@ impl TestBus {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TimedOut`] when that takes longer than `limit`; or the store's error.
+    /// [`ErrorKind::TimedOut`] when that takes longer than `limit`, as it does beside a schedule, whose
+    /// next occurrence always waits; or the store's error.
     pub async fn run_until_idle(&self, limit: Duration) -> Result<Duration> {
         let began = self.clock.elapsed();
         loop {

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::journal::reading;
+use crate::journal::waiting::WAITING_MAX;
 use crate::record::{Page, Query, Record};
 use crate::store::Store;
 
@@ -11,5 +12,5 @@ use crate::store::Store;
 ///
 /// When the store cannot be read.
 pub async fn records(store: &dyn Store, query: Query) -> Result<Page<Record>> {
-    Ok(reading::page(store, None, query).await?)
+    Ok(reading::page(store, None, query, WAITING_MAX).await?)
 }

@@ -24,7 +24,7 @@ use crate::config::Settings;
 use crate::core::options::NodeOptions;
 use crate::error::{Error, Result};
 use crate::flow::{DeclaredRates, Flow, QueueOptions, Replies, RuntimeSettings, Setup};
-use crate::metrics::{self, PullMeters, PushMeters, QueueLabels};
+use crate::metrics::{self, CountedStore, PullMeters, PushMeters, QueueLabels};
 use crate::record::NodeId;
 use crate::store::{Store, StoreProxy};
 use crate::time::{Clock, GuardedClock, SystemClock};
@@ -147,6 +147,7 @@ impl BusBuilder {
         store.configured(&many.collect(), defaults.buckets);
         let member_lost = Arc::<Notify>::default();
         let labels = Arc::new(QueueLabels::new(metrics.queues_max(), self.dynamic_queues));
+        let counted = CountedStore::of(store.is_shared(), store_url.as_deref());
         let push_meters = PushMeters::of_pushes(Arc::clone(&labels));
         let mut consumed: Vec<_> = handlers.iter().map(|(queue, ..)| queue).collect();
         consumed.sort_unstable();
@@ -219,7 +220,7 @@ impl BusBuilder {
             keys,
             member_lost,
             labels,
-            depth_sampler: metrics.depth_sampler(self.virtual_time),
+            depth_sampler: metrics.depth_sampler(self.virtual_time, counted),
             virtual_time: self.virtual_time,
         })
         .await?;

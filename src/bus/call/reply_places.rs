@@ -88,12 +88,7 @@ impl ReplyPlace {
     pub(super) async fn find(&self, done_by: Option<Lease>) -> Result<Option<Snapshot>> {
         let first = self.under(self.key.clone()).await?;
         let Some(lease) = done_by.map(text_of) else {
-            let last = self
-                .all()
-                .await?
-                .into_iter()
-                .max_by_key(|it| it.id.created());
-            return Ok(last.or(first));
+            return Ok(self.last().await?.or(first));
         };
         let lease_of = |it: &Snapshot| header(it, LEASE_HEADER).cloned();
         if first.as_ref().and_then(lease_of).as_ref() == Some(&lease) {
@@ -131,16 +126,23 @@ impl ReplyPlace {
     }
 
     async fn under(&self, unique: String) -> Result<Option<Snapshot>> {
-        Ok(self.peek(PeekBy::Unique(unique), 1).await?.pop())
+        let page = self.page(PeekBy::Unique(unique), None, 1).await?;
+        Ok(page.events.into_iter().next())
     }
 
-    /// Returns the replies of all leases: each has lasted for a while, so of five minutes they are few.
-    async fn all(&self) -> Result<Vec<Snapshot>> {
-        self.peek(PeekBy::Key(self.key.clone()), BATCH_MAX).await
-    }
-
-    async fn peek(&self, by: PeekBy, limit: usize) -> Result<Vec<Snapshot>> {
-        Ok(self.page(by, None, limit).await?.events)
+    /// Returns the last reply of all leases, of which the attempts of the event are the bound.
+    async fn last(&self) -> Result<Option<Snapshot>> {
+        let (mut last, mut from) = (None, None);
+        loop {
+            let page = self.page(PeekBy::Key(self.key.clone()), from, BATCH_MAX);
+            let page = page.await?;
+            let found = last.into_iter().chain(page.events);
+            last = found.max_by_key(|it: &Snapshot| it.id.created());
+            from = page.next;
+            if from.is_none() {
+                return Ok(last);
+            }
+        }
     }
 
     async fn page(&self, by: PeekBy, from: Option<PeekCursor>, limit: usize) -> Result<PeekPage> {
@@ -158,4 +160,42 @@ fn text_of((node, request): Lease) -> String {
 fn header<'a>(found: &'a Snapshot, name: &str) -> Option<&'a String> {
     let mut headers = found.body.as_ref()?.headers.iter();
     headers.find(|(it, _)| it == name).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::When;
+
+    #[tokio::test]
+    async fn the_last_reply_of_more_leases_than_a_page_has_is_found() {
+        let bus = Bus::builder().store_url("memory:").publish_only();
+        let bus = bus.start().await.unwrap();
+        let queue = bus.queue_named::<u64>("prices").unwrap();
+        let id = queue.push(7, When::Now).await.unwrap().id();
+        let event = queue.get(id).await.unwrap().unwrap().body.unwrap();
+        let place = ReplyPlace::of(&bus.inner, queue.name(), id).unwrap();
+        let put = async |request, reply: &str| {
+            let (lease, kept) = ((NodeId(1), request), Duration::from_secs(300));
+            place
+                .put(&event, lease, kept, reply.as_bytes())
+                .await
+                .unwrap();
+        };
+        let many = BATCH_MAX as RequestId + 10;
+        for request in 0..many {
+            put(request, "early").await;
+        }
+        let before = bus.store_time();
+        while bus.store_time() <= before {
+            tokio::task::yield_now().await;
+        }
+        put(many, "late").await;
+        let last = place.find(None).await.unwrap().unwrap();
+        assert_eq!(
+            header(&last, LEASE_HEADER),
+            Some(&text_of((NodeId(1), many)))
+        );
+        bus.shutdown(Duration::from_secs(5)).await.unwrap();
+    }
 }

@@ -321,8 +321,8 @@ async fn stored(
 /// Returns the last record of an event. Another queue may have an event under the same id.
 async fn last_record(queue: &QueueHandle, id: EventId) -> Option<Record> {
     let records = Bus::from_inside(Arc::clone(&queue.inner)).records();
-    let last = records.queue(&queue.name).id(id).newest_first().limit(1);
-    last.page().await.ok()?.items.pop()
+    let last = records.queue(&queue.name).id(id).newest_first();
+    last.first().await.ok()?
 }
 
 /// Whether the reply of an event that ended then may be kept no more.

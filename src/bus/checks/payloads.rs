@@ -147,13 +147,14 @@ impl fmt::Debug for PayloadCheck {
 }
 
 impl PayloadCheck {
-    /// Checks only this queue; repeat for several. Default: all.
+    /// Checks only this queue, and the schedules that push into it or cannot be read; repeat for
+    /// several. Default: all.
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.queues.push(name.into());
         self
     }
 
-    /// Checks at most `events` of each queue. Default: all.
+    /// Checks at most `events` of each queue, and every schedule. Default: all.
     pub fn limit(mut self, events: u64) -> Self {
         self.limit = Some(events);
         self
@@ -181,9 +182,10 @@ impl PayloadCheck {
         };
         let mut report = PayloadReport::default();
         let mut looked: BTreeMap<QueueName, u64> = BTreeMap::new();
-        let limit = self.limit.unwrap_or(u64::MAX);
         let mut scan = Scan::unfinished(&self.inner, is_wanted, None).await?;
         while let Some(queue) = scan.queue().cloned() {
+            // A schedule's event counts for no queue: what it pushes may go into any.
+            let limit = self.limit.filter(|_| !queue.is_own()).unwrap_or(u64::MAX);
             let seen = looked.entry(queue.clone()).or_default();
             if *seen >= limit {
                 scan.skip_queue(&queue);
@@ -214,8 +216,8 @@ impl PayloadCheck {
                             }
                         }
                     }
-                    Err(why) if is_named(&queue) => report.fail(event, (&queue, 0), why),
-                    Err(_) => {} // it is not known which queue the schedule pushes into
+                    // A schedule that cannot be read may push into any queue.
+                    Err(why) => report.fail(event, (&queue, 0), why),
                 }
             }
         }

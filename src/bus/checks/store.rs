@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName, is_audit};
 use crate::panics;
 use crate::store::{CheckTask, Damage, DamageKind, clock_ahead_us, differs};
+use crate::time::Timestamp;
 
 /// The most damage that a report lists, beside the first of each kind; all of it is counted.
 const LISTED: usize = 1_000;
@@ -39,6 +40,8 @@ pub struct StoreReport {
     pub counts: BTreeMap<DamageKind, u64>,
     /// How much of it was repaired.
     pub repaired: u64,
+    /// How much of it was found [before](StoreCheck::since) a time.
+    pub old: u64,
     /// The first thousand of it, and the first of each kind.
     pub damage: Vec<Damage>,
 }
@@ -59,27 +62,30 @@ impl StoreReport {
     /// Adds what a check by this task has found.
     fn add(&mut self, found: Vec<Damage>, task: &CheckTask) {
         for damage in found {
+            let is_old = task.is_old(&damage);
             if damage.repaired {
                 panics::reported(|| {
                     tracing::warn!(%damage, kind = %damage.kind, "damage repaired");
                 });
             }
-            self.count(damage.kind, damage.repaired, 1);
+            self.count((damage.kind, damage.repaired, is_old), 1);
             if self.damage.len() < LISTED || self.counts.get(&damage.kind) == Some(&1) {
                 self.damage.push(damage);
             }
         }
-        for ((kind, is_repaired), count) in task.take_unlisted() {
-            if is_repaired && count > 0 {
+        for (of, count) in task.take_unlisted() {
+            if of.is_repaired && count > 0 {
+                let kind = of.kind;
                 panics::reported(|| tracing::warn!(%kind, count, "more damage repaired"));
             }
-            self.count(kind, is_repaired, count);
+            self.count((of.kind, of.is_repaired, of.is_old), count);
         }
     }
 
-    fn count(&mut self, kind: DamageKind, is_repaired: bool, count: u64) {
+    fn count(&mut self, (kind, is_repaired, is_old): (DamageKind, bool, bool), count: u64) {
         *self.counts.entry(kind).or_default() += count;
         self.repaired += if is_repaired { count } else { 0 };
+        self.old += if is_old { count } else { 0 };
     }
 }
 
@@ -138,6 +144,13 @@ impl StoreCheck {
     /// each kind is [`DamageKind::remedy`]; every repair is logged.
     pub fn repair(mut self) -> Self {
         self.task.repairs = true;
+        self
+    }
+
+    /// Counts what was found before this time as [old](StoreReport::old): events that were set aside
+    /// stay in the report for as long as their bytes are kept. Default: none is old.
+    pub fn since(mut self, since: impl Into<Timestamp>) -> Self {
+        self.task.since = Some(since.into());
         self
     }
 

@@ -13,7 +13,7 @@ use crate::bus::scan::PAGE_BYTES;
 use crate::core::op::{BATCH_MAX, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId};
-use crate::journal::{Journal, reading};
+use crate::journal::{Journal, waiting};
 use crate::record::{Cursor, FoundRecords, Numbered, Order, Outcome, Page, Query, Record};
 use crate::store::Store;
 use crate::time::Timestamp;
@@ -141,7 +141,7 @@ pub(super) async fn last_of(
     let wanted: HashSet<EventId> = letters.iter().map(|letter| letter.id).collect();
     let of_them = |it: Numbered| wanted.contains(&it.1.id).then_some(it);
     let is_in = |other: &BucketKey| other == bucket;
-    let waiting = reading::waiting_in(store, is_in, &query, of_them, |_| {});
+    let waiting = waiting::newest(store, is_in, &query, of_them);
     let mut waiting = match waiting.await {
         Ok(waiting) => waiting,
         Err(error) => {

@@ -9,7 +9,8 @@ use crate::bus::erasure::{Erasure, ErasureReport};
 use crate::bus::fan_out::{as_they_come, in_order};
 use crate::error::Result;
 use crate::event::EventId;
-use crate::journal::reading::{WaitingPages, of_journal};
+use crate::journal::reading::of_journal;
+use crate::journal::waiting::WaitingPages;
 use crate::record::{Cursor, FoundRecords, Numbered, Query};
 use crate::store::{Outbox, Store};
 
@@ -124,7 +125,7 @@ impl Erasure {
         erases: bool,
     ) -> Result<(u64, u64)> {
         let query = self.query(None);
-        let mut pages = WaitingPages::open(store, &query, outbox, u64::MAX).await?;
+        let mut pages = WaitingPages::open(store, &query, outbox).await?;
         let (mut all, mut holding) = (0, 0);
         while let Some(page) = pages.next().await? {
             let places = self.places(&page).await?;

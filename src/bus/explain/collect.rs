@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 
 use crate::bus::explain::facts::{Facts, ObservedNode};
 use crate::bus::explain::{Explanation, Reason, diagnose, history};
-use crate::bus::fan_out::{as_they_come, operator_call};
+use crate::bus::fan_out::{as_they_come_past_slow, operator_call};
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::locate::{Located, Location};
@@ -176,7 +176,7 @@ fn this_node(inner: &Inner) -> Option<ObservedNode> {
 async fn count(inner: &Inner, queue: &QueueName, facts: &mut Facts) -> Stats {
     let mut buckets = known_buckets(inner, facts).await.unwrap_or_default();
     buckets.retain(|key| key.queue == *queue);
-    let mut replies = as_they_come(buckets.into_iter().map(|key| stats(inner, key)));
+    let mut replies = as_they_come_past_slow(buckets.into_iter().map(|key| stats(inner, key)));
     let mut sum = Stats::default();
     while let Some(reply) = replies.next().await {
         if let Some(stats) = facts.miss(reply) {

@@ -8,6 +8,7 @@ use crate::bus::fan_out::operator_call;
 use crate::event::{EventId, QueueName};
 use crate::journal::Journal;
 use crate::journal::reading::{self, Unread};
+use crate::journal::waiting::WAITING_MAX;
 use crate::record::{Cursor, Order, Page, Query, Record};
 use crate::store::Store;
 
@@ -89,7 +90,7 @@ impl RecordSource {
         unread: &mut Option<String>,
     ) -> Page<Record> {
         if *self == Self::Both {
-            let page = reading::page(store, journal, query.clone());
+            let page = reading::page(store, journal, query.clone(), WAITING_MAX);
             let error = match operator_call(page.map_err(Unread::cause)).await {
                 Ok(page) => return page,
                 Err(error) => error,
@@ -101,7 +102,7 @@ impl RecordSource {
             });
         }
         if *self == Self::Outboxes && journal.is_some() {
-            let page = reading::page(store, None, query.clone());
+            let page = reading::page(store, None, query.clone(), WAITING_MAX);
             match operator_call(page.map_err(Unread::cause)).await {
                 Ok(page) => return page,
                 Err(error) => {

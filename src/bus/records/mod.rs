@@ -3,6 +3,8 @@
 mod minute_stats;
 mod replay;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use crate::bus::inner::Inner;
 use crate::bus::names::MatchLevel;
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName, TEXT_BYTES_MAX, TraceId};
+use crate::journal::waiting::WAITING_MAX;
 use crate::journal::{Journal, reading};
 use crate::record::{Cause, Cursor, ERROR_BYTES_MAX, NodeId, Order, Outcome, Page, Query, Record};
 use crate::store::Store;
@@ -24,8 +27,9 @@ use crate::time::Timestamp;
 ///
 /// All filters must match. Records of a store in a file are read from that file. Those of any other
 /// store are read from the journal, and from the outboxes of the store if they are not in the
-/// journal yet; of those, the newest 100,000. Every page scans a bounded number
-/// of records, so it is quick, and may be short.
+/// journal yet. Every page scans a bounded number of records, so it is quick, and may be short:
+/// where more than 100,000 wait for the journal, it ends before what it did not look at, and the
+/// next one goes on from there.
 ///
 /// # Examples
 ///
@@ -62,6 +66,8 @@ pub struct Records {
     journal: Option<Arc<dyn Journal>>,
     query: Query,
     wrong: Option<String>,
+    /// How many records that wait are looked at for a page.
+    waiting_max: u64,
     inner: Arc<Inner>,
 }
 
@@ -106,6 +112,7 @@ impl Records {
             journal: journal.map(|it| Arc::clone(&it.journal)),
             query: Query::default(),
             wrong: None,
+            waiting_max: WAITING_MAX,
             inner: Arc::clone(inner),
         }
     }
@@ -184,8 +191,9 @@ impl Records {
         self
     }
 
-    /// Selects records that wait in the store for the journal, the newest 100,000: readable while
-    /// the journal is unavailable. Without a journal these are all records; a store in a file always has all of them.
+    /// Selects records that wait in the store for the journal: readable while the journal is
+    /// unavailable. Without a journal these are all records; a store in a file always has all of
+    /// them.
     pub fn only_waiting(mut self) -> Self {
         self.journal = None;
         self
@@ -209,6 +217,13 @@ impl Records {
         self
     }
 
+    /// Looks at no more than about so many records that wait.
+    #[cfg(test)]
+    fn waiting_max(mut self, most: u64) -> Self {
+        self.waiting_max = most;
+        self
+    }
+
     /// Reads a page.
     ///
     /// It may have fewer records than the limit, or none, although [`Page::next`] is set and there
@@ -227,10 +242,22 @@ impl Records {
         self.checked()?.read().await
     }
 
+    /// Returns the first record, however many pages without one come before it.
+    pub(in crate::bus) async fn first(self) -> Result<Option<Record>> {
+        let mut records = self.limit(1).checked()?;
+        loop {
+            let mut page = records.read().await?;
+            match (page.items.pop(), page.next) {
+                (None, Some(next)) => records = records.after(next),
+                (first, _) => return Ok(first),
+            }
+        }
+    }
+
     /// Reads a page of a valid query.
     async fn read(&self) -> Result<Page<Record>> {
-        let Self { store, journal, .. } = self;
-        let page = reading::page(&**store, journal.as_deref(), self.query.clone()).await?;
+        let (store, journal) = (&*self.store, self.journal.as_deref());
+        let page = reading::page(store, journal, self.query.clone(), self.waiting_max).await?;
         let has_none = page.items.is_empty() && page.next.is_none() && self.query.after.is_none();
         if let Some(queue) = self.query.queue.as_ref().filter(|_| has_none) {
             self.inner.check_known(queue, MatchLevel::Spelling).await?;

@@ -15,7 +15,7 @@ use crate::bus::schedules::waiting::{cancel_waiting, left_places, note_waiting, 
 use crate::bus::schedules::written::{Look, LookWrites, Pushes, ended_of};
 use crate::core::op::{Snapshot, StoreOp};
 use crate::error::{Error, Result};
-use crate::event::{BucketId, BucketKey, Occurrence, State};
+use crate::event::{BucketId, BucketKey, Occurrence, SkipReason, State};
 use crate::schedule::OverlapPolicy;
 use crate::schedule::plan::plan;
 use crate::time::Timestamp;
@@ -161,6 +161,13 @@ async fn complete(
     pushes.push(inner, look).await?;
     link.pushed = pushed;
     link.progress.through = through;
+    if pushes
+        .occurrences
+        .iter()
+        .any(|one| one.skipped == Some(SkipReason::Missed))
+    {
+        link.progress.unsaid = 0; // the first of them says it
+    }
     let run = pushes.occurrences.iter().rfind(|one| one.skipped.is_none());
     if let Some(run) = run {
         link.progress.last = Some(run.instant);

@@ -10,14 +10,14 @@ use crate::bus::inner::Inner;
 use crate::bus::records::Records;
 use crate::bus::schedules::link::{Link, PushedOccurrences};
 use crate::core::op::{CancelOutcome, Snapshot, StoreOp};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, State};
 use crate::record::{Outcome, Page, Query, Record};
 use crate::time::Timestamp;
 
 /// How many pages of records are read where a look may repeat an old one: more than one look pushes,
-/// with some attempts each.
-const PAGES_MAX: usize = 8;
+/// with some attempts each, also where much waits for the journal.
+const PAGES_MAX: usize = 64;
 /// Records are read from so long before the look was due, as its time may have been set meanwhile.
 const EARLIER: Duration = Duration::from_secs(60);
 
@@ -61,8 +61,10 @@ async fn last_outcome(
     id: EventId,
 ) -> Result<Option<Outcome>> {
     let records = records_of(inner, place).id(id).newest_first();
-    let latest = page(records.limit(1)).await?;
-    Ok(latest.items.first().map(|record| record.outcome))
+    match records.first().await {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        latest => Ok(latest?.map(|record| record.outcome)),
+    }
 }
 
 /// Those of some events of a schedule that have ended since a look at it was due: the store may have
@@ -84,10 +86,13 @@ pub(super) async fn ended(
         ended.extend(ids.filter(|id| wanted.contains(id)));
         after = page.next;
         if after.is_none() || ended.len() == wanted.len() {
-            break;
+            return Ok(ended);
         }
     }
-    Ok(ended)
+    Err(Error::new(
+        ErrorKind::Unavailable,
+        "more records wait for the journal than are read to find what has ended already",
+    ))
 }
 
 fn records_of(inner: &Arc<Inner>, place: &BucketKey) -> Records {

@@ -174,6 +174,7 @@ impl Link {
                 through: now,
                 last: None,
                 missed: 0,
+                unsaid: 0,
             },
             decided: BTreeSet::new(),
             change: 1,
@@ -232,7 +233,7 @@ impl Link {
         }
         if was_removed || is_unknown {
             self.progress.through = self.progress.through.max(now);
-            self.progress.missed = 0;
+            (self.progress.missed, self.progress.unsaid) = (0, 0);
             self.since = now;
         }
         self.change += 1;
@@ -260,7 +261,8 @@ impl Link {
         if std::mem::take(&mut self.begins_anew) {
             // Nothing is left of what it was before it was removed and set again.
             self.former = None;
-            (self.progress.last, self.progress.missed) = (None, 0);
+            self.progress.last = None;
+            (self.progress.missed, self.progress.unsaid) = (0, 0);
             let place = (self.pushed.queue.clone(), self.pushed.bucket);
             self.pushed = PushedOccurrences::none(place, self.change, (None, None));
             self.last = None;

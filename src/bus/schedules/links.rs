@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 
 use crate::backoff::Backoff;
-use crate::bus::fan_out::as_they_come;
+use crate::bus::fan_out::as_they_come_past_slow;
 use crate::bus::inner::Inner;
 use crate::bus::payloads::EncodedValue;
 use crate::bus::push::options::EventOptions;
@@ -357,5 +357,5 @@ pub(in crate::bus) fn pushes_into(inner: &Inner, event: &Snapshot, queue: &Queue
 pub(super) async fn count(inner: &Arc<Inner>, buckets: &[BucketKey]) -> Result<usize> {
     let stats = { buckets.iter() }.map(|bucket| inner.apply(bucket, StoreOp::stats()));
     let add = async |sum: usize, of: Stats| Ok(sum + of.scheduled + of.ready + of.leased);
-    as_they_come(stats).try_fold(0, add).await
+    as_they_come_past_slow(stats).try_fold(0, add).await
 }

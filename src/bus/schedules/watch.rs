@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::bus::fan_out::{as_they_come, operator_call};
+use crate::bus::fan_out::{as_they_come_past_slow, operator_call};
 use crate::bus::inner::Inner;
 use crate::bus::schedules::links::count;
 use crate::bus::schedules::worker::{PAUSES, Served, Worker};
@@ -137,7 +137,7 @@ impl Watch {
             // One that may have a schedule has a worker, which tries again and ends if it has none.
             (queue, is_whole && matches!(count, Ok(0)))
         });
-        let mut looks = as_they_come(looks);
+        let mut looks = as_they_come_past_slow(looks);
         while let Some((queue, rests)) = looks.next().await {
             if rests {
                 self.resting.queues.insert(queue, self.resting.turn);

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 
 use crate::backoff::Backoff;
-use crate::bus::fan_out::as_they_come;
+use crate::bus::fan_out::as_they_come_past_slow;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::lease::{LeaseStatus, Leased};
@@ -94,7 +94,7 @@ impl Worker {
                 Ok(leased) => {
                     failures = 0;
                     let looks = leased.into_iter().map(|one| self.look(&inner, one));
-                    as_they_come(looks).collect::<()>().await;
+                    as_they_come_past_slow(looks).collect::<()>().await;
                 }
                 Err(error) if error.kind() == ErrorKind::Closed => return,
                 Err(error) => {

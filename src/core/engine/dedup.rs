@@ -87,22 +87,27 @@ impl DedupState {
     /// repeats the end of others sees the window as it was before; a push calls it as soon as it
     /// has replaced an event.
     pub(super) fn forget_surplus(&mut self, now_us: u64) {
-        self.forget(now_us, self.window.max);
+        self.forget(now_us, self.window.max, self.window.cap);
     }
 
     /// Drops what is too old or exceeds the cap. The periodic scan calls this, so that an unused
     /// bucket costs next to nothing.
     pub(super) fn forget_old(&mut self, now_us: u64) {
-        self.forget(now_us, usize::MAX);
+        self.forget(now_us, usize::MAX, self.window.cap);
     }
 
-    fn forget(&mut self, now_us: u64, max: usize) {
+    /// Drops what is too old, and nothing else.
+    pub(super) fn forget_aged(&mut self, now_us: u64) {
+        self.forget(now_us, usize::MAX, usize::MAX);
+    }
+
+    fn forget(&mut self, now_us: u64, max: usize, cap: usize) {
         let mut unseen = self.order.len();
         while self.budget > 0
             && unseen > 0
             && self.kept.len() < KEPT_MAX
             && let Some((id, ended_us)) = self.order.front().copied()
-            && self.is_surplus(now_us.saturating_sub(ended_us), max)
+            && self.is_surplus(now_us.saturating_sub(ended_us), max, cap)
         {
             self.order.pop_front();
             self.budget -= 1;
@@ -139,9 +144,9 @@ impl DedupState {
     }
 
     /// Returns whether the oldest tombstone, of the given age, is to be dropped.
-    fn is_surplus(&self, age_us: u64, max: usize) -> bool {
+    fn is_surplus(&self, age_us: u64, max: usize, cap: usize) -> bool {
         let (len, age_us) = (self.order.len(), u128::from(age_us));
-        len > self.window.cap
+        len > cap
             || age_us >= self.window.max_age.as_micros()
             || (len > max && age_us >= self.window.keep_for.as_micros())
     }

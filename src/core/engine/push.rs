@@ -41,6 +41,9 @@ impl<B: Clone> Bucket<B> {
             event.when.checked(self.now())?;
         }
         self.dedup.heal(self.now_us);
+        // Whoever pushes an id again may be the first to use its bucket in a day.
+        self.dedup.forget_aged(self.now_us);
+        self.note_kept(sink);
         // Those that were there before: one of this push is not over before it.
         for unique in events
             .iter()

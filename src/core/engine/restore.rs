@@ -150,6 +150,26 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
+    /// Drops the tombstones that have reached the greatest age, if the one of this id is among them:
+    /// what is pushed under an id later than that is another event.
+    pub fn forget_old_before<L: ChangeSink<Body = B>>(
+        &mut self,
+        id: EventId,
+        now: Timestamp,
+        sink: &mut L,
+    ) {
+        let now_us = now.as_micros();
+        while self.dedup.is_old(now_us) && self.dedup.get(id).is_some() {
+            self.dedup.begin();
+            self.dedup.forget_aged(now_us);
+            self.note_kept(sink);
+            let Some((dropped, ids)) = self.dedup.dropped() else {
+                return;
+            };
+            sink.forgot(&self.key, dropped, ids);
+        }
+    }
+
     /// Returns the watermark.
     #[must_use]
     pub(crate) fn watermark(&self) -> Option<Timestamp> {

@@ -4,6 +4,7 @@ use crate::core::bucket_state::BucketPoll;
 use crate::core::holdings::Statement;
 use crate::core::node::{CallKind, Node};
 use crate::core::op::{Fetch, StoreOp};
+use crate::core::rate::Rate;
 use crate::time::Mono;
 
 impl<B> Node<B> {
@@ -150,5 +151,37 @@ impl<B> Node<B> {
             starts: fetch.starts,
         };
         (kind, StoreOp::Fetch(fetch))
+    }
+
+    /// Sets the timer to the first action that the bucket needs and may take.
+    pub(super) fn set_timer(&mut self, now: Mono, bucket: usize) {
+        let state = &self.buckets[bucket];
+        let queue = &self.queues[state.queue];
+        let states = state.leases.states().max(state.backoff.until);
+        let mut at = state.leases.wakes().min(states);
+        at = at.min(state.settles(&self.options, self.pace(now)));
+        if queue.free() > 0 {
+            let paced = queue.rate.as_ref().map_or(Mono::default(), Rate::wakes);
+            at = at.min(state.next_prefetched_due().max(paced));
+        }
+        at = at.min(state.calls_alone_at(now, queue).max(state.backoff.until));
+        if let Some((look, _)) = state.next_poll(now, queue, &self.options, self.stopping) {
+            at = at.min(look);
+        }
+        if !self.stopping {
+            at = at.min(state.reaper.wakes().max(state.backoff.until));
+        }
+        self.arm(bucket, at);
+    }
+
+    pub(super) fn arm(&mut self, bucket: usize, at: Mono) {
+        let timer = &mut self.timer_of[bucket];
+        if *timer != at {
+            self.timers.remove(&(*timer, bucket));
+            *timer = at;
+            if at < Mono::MAX {
+                self.timers.insert((at, bucket));
+            }
+        }
     }
 }

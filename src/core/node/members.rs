@@ -12,8 +12,15 @@ impl<B> Node<B> {
     /// Polls the membership, which also reports this node as alive; unless it cannot renew its
     /// leases: then it must seem dead, so that others take over what it loses.
     pub(super) fn poll_members(&mut self, now: Mono, out: &mut Vec<Action<B>>) {
-        let is_heard =
-            |state: &BucketState<B>| state.failed || state.leases.is_heard(now, &self.options);
+        // Whoever joins finds the leases of a halted queue only if their node seems dead for a while.
+        let taken = self.options.lease_timeout * 3;
+        let has_joined = self.joined.is_some_and(|at| now.since(at) < taken);
+        let is_left = |state: &BucketState<B>| {
+            has_joined && self.queues[state.queue].is_halted && state.leases.holdings.len() > 0
+        };
+        let is_heard = |state: &BucketState<B>| {
+            state.failed || state.leases.is_heard(now, &self.options) && !is_left(state)
+        };
         let may = self.buckets.iter().all(is_heard);
         self.members.call(now, may, &self.options);
         if may {
@@ -28,6 +35,7 @@ impl<B> Node<B> {
             self.suspect();
         }
         if change.is_new {
+            self.joined = Some(now);
             self.assign();
         }
         if change.is_fewer {
@@ -36,6 +44,12 @@ impl<B> Node<B> {
         if change.was_away {
             self.hold_back(now);
         }
+    }
+
+    /// Ends the calls of a queue, or lets them begin again.
+    pub(super) fn halt(&mut self, queue: usize, is_halted: bool) {
+        self.queues[queue].is_halted = is_halted;
+        self.roomy.insert(queue);
     }
 
     /// Delays paced starts: until the others have seen this node, they share each rate without it.

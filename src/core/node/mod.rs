@@ -15,7 +15,6 @@ use crate::core::members::Members;
 use crate::core::op::{Holding, RequestId, StartMark};
 use crate::core::options::NodeOptions;
 use crate::core::queue_state::QueueState;
-use crate::core::rate::Rate;
 use crate::core::settle::SettlePace;
 use crate::core::standby::Standby;
 use crate::core::step::{Action, CallId, Input};
@@ -35,6 +34,8 @@ pub struct Node<B> {
     places: BTreeMap<BucketKey, usize>,
     queues: Vec<QueueState>,
     members: Members,
+    /// When the set of other members last changed.
+    joined: Option<Mono>,
     calls: BTreeMap<CallId, Call>,
     next_call: CallId,
     next_request: RequestId,
@@ -121,6 +122,7 @@ impl<B> Node<B> {
             places: BTreeMap::new(),
             queues: Vec::new(),
             members: Members::new(id),
+            joined: None,
             calls: BTreeMap::new(),
             next_call: 0,
             next_request: 0,
@@ -263,6 +265,7 @@ impl<B> Node<B> {
                 self.queues[queue].resize(capacity, workers);
                 self.hand_back_excess(now, queue, out);
             }
+            Input::Halted { queue, is_halted } => self.halt(queue, is_halted),
             Input::Rated { queue, rate } => self.rated(now, (queue, rate), out),
             Input::Serve { queue, bucket } => {
                 if !self.places.contains_key(&bucket) {
@@ -333,8 +336,12 @@ impl<B> Node<B> {
 
     /// Sends the store calls that a bucket needs now.
     fn ask(&mut self, now: Mono, bucket: usize, out: &mut Vec<Action<B>>) {
-        if self.buckets[bucket].failed {
+        let state = &self.buckets[bucket];
+        if state.failed {
             return;
+        }
+        if self.queues[state.queue].is_halted {
+            return self.arm(bucket, Mono::MAX);
         }
         for (kind, op) in self.due_calls(now, bucket) {
             self.next_call += 1;
@@ -363,34 +370,6 @@ impl<B> Node<B> {
             (true, _) => SettlePace::AtOnce,
             (false, true) => SettlePace::StartsFirst,
             (false, false) => SettlePace::Steady,
-        }
-    }
-
-    /// Sets the timer to the first action that the bucket needs and may take.
-    fn set_timer(&mut self, now: Mono, bucket: usize) {
-        let state = &self.buckets[bucket];
-        let queue = &self.queues[state.queue];
-        let states = state.leases.states().max(state.backoff.until);
-        let mut at = state.leases.wakes().min(states);
-        at = at.min(state.settles(&self.options, self.pace(now)));
-        if queue.free() > 0 {
-            let paced = queue.rate.as_ref().map_or(Mono::default(), Rate::wakes);
-            at = at.min(state.next_prefetched_due().max(paced));
-        }
-        at = at.min(state.calls_alone_at(now, queue).max(state.backoff.until));
-        if let Some((look, _)) = state.next_poll(now, queue, &self.options, self.stopping) {
-            at = at.min(look);
-        }
-        if !self.stopping {
-            at = at.min(state.reaper.wakes().max(state.backoff.until));
-        }
-        let timer = &mut self.timer_of[bucket];
-        if *timer != at {
-            self.timers.remove(&(*timer, bucket));
-            *timer = at;
-            if at < Mono::MAX {
-                self.timers.insert((at, bucket));
-            }
         }
     }
 }

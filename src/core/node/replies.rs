@@ -169,6 +169,12 @@ impl<B> Node<B> {
                 state
                     .standby
                     .finish_poll(!deliveries.is_empty(), options, net);
+                // A repeat is the last fetch that the store knows of. But if it has nothing more than
+                // the repeat brings, nothing that came before stands.
+                let has_no_other = holding.last >= *request && holding.leases <= deliveries.len();
+                if held.leases > 0 && (holding.last < held.last || has_no_other) {
+                    state.forgotten(bucket, now, held.last, queue, out);
+                }
                 if !deliveries.is_empty() {
                     state.renew(bucket, (now, call.sent), queue, options, out);
                     state.leases.fetched(call.sent, options);
@@ -211,6 +217,9 @@ impl<B> Node<B> {
                 Reply::Heartbeat(HeartbeatReport { stands, holding }),
             ) => {
                 state.leases.beaten(call.sent);
+                if stands && held.leases > 0 && holding.last < held.last {
+                    state.forgotten(bucket, now, held.last, queue, out);
+                }
                 state.leases.compare(now, *held, holding);
                 if stands {
                     state.renew(bucket, (now, call.sent), queue, options, out);

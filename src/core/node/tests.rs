@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use crate::core::node::Node;
-use crate::core::op::{Delivery, FetchReport, MoveReport, Reply, Response, StoreOp};
+use crate::core::op::{
+    Delivery, FetchReport, HeartbeatReport, Holding, MoveReport, Reply, Response, StoreOp,
+};
 use crate::core::options::NodeOptions;
 use crate::core::step::{Action, CallId, Input};
+use crate::error::ErrorKind;
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::record::NodeId;
 use crate::time::{Mono, Timestamp};
@@ -179,4 +182,167 @@ fn the_time_is_asked_for_once_shortly_before_an_event_is_due() {
             assert_eq!(calls_for_time(&mut node, 197).len(), 1, "the next event");
         }
     }
+}
+
+/// A node with one bucket.
+fn with_one_bucket() -> Node<()> {
+    let mut node = Node::new(NodeId(1), NodeOptions::default());
+    let name: QueueName = "mail".parse().expect("a name");
+    let queue = node.add_queue(name.clone(), 1_024, 64);
+    node.add_bucket(queue, BucketKey::new(name, BucketId(0)));
+    node
+}
+
+/// The reply to a fetch that brings one event, and there are more.
+fn brings(request: u64, holding: Holding) -> Reply<()> {
+    let delivery = Delivery {
+        id: EventId::from_parts(Timestamp::default(), BucketId(0), request),
+        body: (),
+        due: Timestamp::from_millis(60_000),
+        attempt: 1,
+        request,
+        place: 0,
+        moved_us: 0,
+    };
+    Reply::Fetched(FetchReport {
+        deliveries: vec![delivery],
+        ready: 1,
+        full: true,
+        holding,
+        ..FetchReport::default()
+    })
+}
+
+/// Handles a reply, and returns through which fetch all leases may be lost.
+fn lost_by(node: &mut Node<()>, ms: u64, call: CallId, reply: Reply<()>) -> Option<u64> {
+    let now_us = ms * 1_000;
+    let answered = Input::Answered {
+        call,
+        arrived: at(ms),
+        response: Ok(Response { now_us, reply }),
+    };
+    let mut actions = Vec::new();
+    node.handle(at(ms), answered, &mut actions);
+    actions.iter().find_map(|action| match action {
+        Action::Lost { through, .. } => Some(*through),
+        _ => None,
+    })
+}
+
+/// Its record is gone, and with it that its leases were taken: another node may have run those events.
+#[test]
+fn a_node_that_the_store_has_forgotten_starts_nothing_that_it_had_fetched() {
+    for (last, is_known) in [(1, true), (0, false)] {
+        let mut node = with_one_bucket();
+        let (first, _) = turn(&mut node, 1)[0];
+        response(&mut node, 2, first, brings(1, Holding::default()));
+        let (second, _) = turn(&mut node, 3)[0];
+        let leases = 2;
+        let lost = lost_by(&mut node, 4, second, brings(2, Holding { leases, last }));
+        assert_eq!(lost, (!is_known).then_some(1));
+    }
+}
+
+/// The fetch whose reply was lost has made a new record, and is in it.
+#[test]
+fn a_node_that_the_store_has_forgotten_is_told_by_the_repeat_of_a_fetch() {
+    for (leases, is_known) in [(2, true), (1, false)] {
+        let mut node = with_one_bucket();
+        let (first, _) = turn(&mut node, 1)[0];
+        response(&mut node, 2, first, brings(1, Holding::default()));
+        let (second, _) = turn(&mut node, 3)[0];
+        let answered = Input::Answered {
+            call: second,
+            arrived: at(4),
+            response: Err(ErrorKind::Unknown),
+        };
+        node.handle(at(4), answered, &mut Vec::new());
+        let (again, _) = turn(&mut node, 1_000)[0];
+        let reply = brings(2, Holding { leases, last: 2 });
+        let lost = lost_by(&mut node, 1_001, again, reply);
+        assert_eq!(lost, (!is_known).then_some(1));
+    }
+}
+
+/// As after a failover to a server that lacks the last fetch, and still has the one before.
+#[test]
+fn a_heartbeat_that_tells_of_a_forgotten_fetch_lets_nothing_of_it_start() {
+    for (last, is_known) in [(2, true), (1, false)] {
+        let mut node = with_one_bucket();
+        for request in 1..3 {
+            let ms = request * 2;
+            let (fetch, _) = turn(&mut node, ms)[0];
+            let (leases, last) = (request as usize, request - 1);
+            response(
+                &mut node,
+                ms + 1,
+                fetch,
+                brings(request, Holding { leases, last }),
+            );
+        }
+        let mut actions = Vec::new();
+        node.turn(at(1_000), &mut actions);
+        let heartbeat = actions.iter().find_map(|action| match action {
+            Action::Call { call, op, .. } => {
+                matches!(op, StoreOp::Heartbeat { .. }).then_some(*call)
+            }
+            _ => None,
+        });
+        let reply = Reply::Heartbeat(HeartbeatReport {
+            stands: true,
+            holding: Holding { leases: 1, last },
+        });
+        let heartbeat = heartbeat.expect("a heartbeat");
+        let lost = lost_by(&mut node, 1_001, heartbeat, reply);
+        assert_eq!(lost, (!is_known).then_some(2));
+    }
+}
+
+/// As while handlers block the runtime of one queue beyond their timeout, and another has its own.
+#[test]
+fn a_halted_queue_says_nothing_and_the_others_go_on() {
+    let mut node = Node::new(NodeId(1), NodeOptions::default());
+    for queue in ["halted", "well"] {
+        let name: QueueName = queue.parse().expect("a name");
+        let place = node.add_queue(name.clone(), 1_024, 64);
+        node.add_bucket(place, BucketKey::new(name, BucketId(0)));
+    }
+    for (call, bucket) in turn(&mut node, 1) {
+        response(
+            &mut node,
+            2,
+            call,
+            brings(bucket as u64 + 1, Holding::default()),
+        );
+    }
+    let calls = |node: &mut Node<()>, ms| {
+        let mut actions = Vec::new();
+        node.turn(at(ms), &mut actions);
+        let calls = actions.iter().filter_map(|action| match action {
+            Action::Call { bucket, op, .. } => {
+                Some((*bucket, matches!(op, StoreOp::Heartbeat { .. })))
+            }
+            _ => None,
+        });
+        calls.collect::<Vec<_>>()
+    };
+    calls(&mut node, 3);
+    let halt = |node: &mut Node<()>, is_halted| {
+        let queue = 0;
+        node.handle(at(4), Input::Halted { queue, is_halted }, &mut Vec::new());
+    };
+    halt(&mut node, true);
+    node.handle(at(4), Input::Woken { bucket: 0 }, &mut Vec::new());
+    let mut said = Vec::new();
+    let mut ms = 5;
+    while ms < 3_000 {
+        said.extend(calls(&mut node, ms));
+        let wakes = node.wakes();
+        assert!(wakes > at(ms), "it has nothing to do");
+        ms = (wakes.since(Mono::default()).as_millis() as u64).max(ms + 1);
+    }
+    assert!(said.iter().all(|(bucket, _)| *bucket == 1), "{said:?}");
+    assert!(said.contains(&(1, true)), "{said:?}");
+    halt(&mut node, false);
+    assert!(calls(&mut node, 3_001).contains(&(0, true)));
 }

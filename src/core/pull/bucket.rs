@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use crate::core::clock::StoreClock;
 use crate::core::op::{BATCH_MAX, Settlement};
-use crate::core::pull::{BODY_BYTES_FIRST, BODY_BYTES_MIN, FETCH_BYTES, PullFetch, PullOptions};
+use crate::core::pull::{
+    BODY_BYTES_FIRST, BODY_BYTES_MIN, FETCH_BYTES, PATIENCE, PullFetch, PullOptions,
+};
+use crate::core::step::CallId;
 use crate::error::ErrorKind;
 use crate::event::BucketKey;
 use crate::time::{Mono, Timestamp};
@@ -14,6 +17,12 @@ use crate::time::{Mono, Timestamp};
 const SCAN_EVERY: Duration = Duration::from_secs(1);
 /// The same for many buckets: 500 scans a second in all.
 const SCAN_EACH: Duration = Duration::from_millis(2);
+
+/// Returns how often each of so many buckets is scanned.
+fn scan_every(buckets: usize) -> Duration {
+    let many = u32::try_from(buckets).unwrap_or(u32::MAX);
+    SCAN_EVERY.max(SCAN_EACH.saturating_mul(many))
+}
 
 /// One bucket.
 #[derive(Debug)]
@@ -31,8 +40,11 @@ pub(super) struct PulledBucket {
     was_woken: bool,
     /// When the last answered poll was sent.
     pub(super) known_at: Option<Mono>,
-    /// A probe or a fetch is in flight.
+    /// A probe or a fetch is in flight, and when it was sent.
     pub(super) is_polling: bool,
+    polled_at: Mono,
+    /// The fetch in flight that callers wait for: they go past one that takes too long.
+    pub(super) fetching: Option<CallId>,
     /// A fetch whose reply was lost: only its repeat tells what it has leased.
     pub(super) lost: Option<PullFetch>,
     /// Polls pause until then, after failures; and the length of the last pause.
@@ -68,6 +80,8 @@ impl PulledBucket {
             was_woken: false,
             known_at: None,
             is_polling: false,
+            polled_at: now,
+            fetching: None,
             lost: None,
             rests_until: Mono::default(),
             pause: Duration::ZERO,
@@ -104,6 +118,18 @@ impl PulledBucket {
         !self.is_polling && self.rests_until <= now
     }
 
+    /// Returns when callers that also wait for other queues go on to those, although a poll is in
+    /// flight; `None` if none is.
+    pub(super) fn passed_at(&self) -> Option<Mono> {
+        self.is_polling.then(|| self.polled_at + PATIENCE)
+    }
+
+    /// Returns the fetch in flight if callers go past it now.
+    pub(super) fn goes_past(&mut self, now: Mono) -> Option<CallId> {
+        let is_late = self.passed_at().is_some_and(|at| at <= now);
+        self.fetching.take_if(|_| is_late)
+    }
+
     /// Splits `wanted` into how many ready events and how many due ones to fetch.
     pub(super) fn split(&self, wanted: usize, now: Mono, clock: &StoreClock) -> (usize, usize) {
         let is_due = self.is_due(now, clock);
@@ -118,18 +144,24 @@ impl PulledBucket {
     /// A poll is sent.
     pub(super) fn polls(&mut self, now: Mono, options: &PullOptions) {
         self.is_polling = true;
+        self.polled_at = now;
         self.was_woken = false;
         self.next_poll = now + options.poll_every;
     }
 
     /// A poll that was sent at `sent` got its reply.
     pub(super) fn knows(&mut self, sent: Mono, ready: usize, next_due: Option<Timestamp>) {
-        self.is_polling = false;
+        self.has_reply();
         self.known_at = Some(sent);
         (self.ready, self.next_due) = (ready, next_due);
         self.is_dirty = self.was_woken;
         self.failed = None;
         self.pause = Duration::ZERO;
+    }
+
+    fn has_reply(&mut self) {
+        self.is_polling = false;
+        self.fetching = None;
     }
 
     /// Returns how many events to fetch at most, by their size.
@@ -146,7 +178,7 @@ impl PulledBucket {
 
     /// A poll failed.
     pub(super) fn fails(&mut self, now: Mono, kind: ErrorKind, options: &PullOptions) {
-        self.is_polling = false;
+        self.has_reply();
         self.is_dirty = true;
         self.failed = Some(kind);
         self.rests_until = now + self.longer_pause(options);
@@ -176,20 +208,19 @@ impl PulledBucket {
         is_time
     }
 
-    /// A reap got its reply; `buckets` are pulled from.
+    /// A reap got its reply; so many buckets are scanned. Returns whether this one is.
     pub(super) fn reaped(
         &mut self,
         now: Mono,
         (next_deadline, more): (Option<Timestamp>, bool),
-        (clock, options, buckets): (&StoreClock, &PullOptions, usize),
-    ) {
+        (clock, options, scanned): (&StoreClock, &PullOptions, usize),
+    ) -> bool {
         self.is_reaping = false;
         let next_deadline = next_deadline.into_iter().chain(self.leased_since).min();
         self.next_deadline = next_deadline;
         let is_live = options.is_shared && (next_deadline.is_some() || self.is_hot(now, clock));
-        let many = u32::try_from(buckets).unwrap_or(u32::MAX);
         let at_most = if is_live {
-            SCAN_EVERY.max(SCAN_EACH.saturating_mul(many))
+            scan_every(scanned)
         } else {
             options.poll_every
         };
@@ -198,6 +229,7 @@ impl PulledBucket {
         if is_live && self.is_hot(now, clock) {
             self.next_poll = self.next_poll.min(self.next_reap); // it may be hot no more
         }
+        is_live
     }
 
     /// A reap failed.
@@ -207,9 +239,14 @@ impl PulledBucket {
     }
 
     /// Another process may lease its events from now on.
-    pub(super) fn may_be_leased_elsewhere(&mut self, now: Mono, options: &PullOptions) {
+    pub(super) fn may_be_leased_elsewhere(
+        &mut self,
+        now: Mono,
+        options: &PullOptions,
+        scanned: usize,
+    ) {
         if options.is_shared {
-            self.next_reap = self.next_reap.min(now + SCAN_EVERY);
+            self.next_reap = self.next_reap.min(now + scan_every(scanned));
         }
     }
 
@@ -244,6 +281,7 @@ impl PulledBucket {
         if !self.is_reaping {
             at = at.min(self.next_reap);
         }
+        at = at.min(self.passed_at().filter(|at| *at > now).unwrap_or(Mono::MAX));
         if !self.is_polling {
             at = at.min(self.next_poll.max(self.rests_until));
             if let Some(due) = self.next_due.filter(|due| !clock.has_reached(now, *due)) {

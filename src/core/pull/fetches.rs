@@ -58,9 +58,27 @@ impl<B: Clone> Puller<B> {
                 ready,
                 due,
                 shares,
+                requested: wanted,
             };
             self.reserve(queue, &fetch);
             self.send_fetch(now, at, fetch, out);
+        }
+    }
+
+    /// Lets those callers of a fetch that has no reply for too long go on who have other queues. What
+    /// it brings later is for whoever wants it then. Others would only send a slow store more calls.
+    pub(super) fn go_past(&mut self, now: Mono, at: usize) {
+        let bucket = self.buckets.get_mut(&at);
+        let Some(call) = bucket.and_then(|bucket| bucket.goes_past(now)) else {
+            return;
+        };
+        if let Some(PullCallKind::Fetch(fetch)) = self.calls.get_mut(&call).map(|it| &mut it.kind) {
+            let goes = |(requester, _): &mut (RequesterId, usize)| {
+                let caller = self.requesters.get(requester);
+                caller.is_none_or(|caller| caller.queues.len() > 1)
+            };
+            let shares: Vec<_> = fetch.shares.extract_if(.., goes).collect();
+            self.drop_shares(&shares);
         }
     }
 
@@ -153,11 +171,11 @@ impl<B: Clone> Puller<B> {
             if left == 0 || !is_alike || !is_its_turn() {
                 continue;
             }
-            hold = Some(caller.hold);
             let share = caller.wants_of(body_bytes).min(left);
             if share == 0 {
                 continue;
             }
+            hold = Some(caller.hold);
             left -= share;
             shares.push((*requester, share));
         }
@@ -172,7 +190,7 @@ impl<B: Clone> Puller<B> {
             return known;
         }
         let mut queues = caller.queues.iter().copied();
-        let first = queues.find(|at| self.may_have(now, caller, *at));
+        let first = queues.find(|at| self.may_have(now, caller, (*at, true)));
         caller.first.set((self.turns, first));
         first
     }
@@ -182,6 +200,6 @@ impl<B: Clone> Puller<B> {
         let before = caller.queues.iter().take_while(|at| **at != queue);
         before
             .into_iter()
-            .all(|at| !self.may_have(now, caller, *at))
+            .all(|at| !self.may_have(now, caller, (*at, true)))
     }
 }

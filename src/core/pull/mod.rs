@@ -44,6 +44,8 @@ const FETCH_BYTES: usize = 16 << 20;
 const BODY_BYTES_MIN: usize = 64 << 10;
 /// The size that a payload of a bucket is taken to have before the first fetch.
 const BODY_BYTES_FIRST: usize = 256 << 10;
+/// How long callers wait for the reply of a bucket while they have others to turn to, or events.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// A queue that nobody has pulled from for this long is forgotten.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
 
@@ -165,7 +167,10 @@ struct PullFetch {
     hold: Duration,
     ready: usize,
     due: usize,
+    /// Who gets what it brings: nobody in particular once they have gone past it.
     shares: Vec<(RequesterId, usize)>,
+    /// How many events count for the rate of its queue while it is in flight.
+    requested: usize,
 }
 
 /// The state machine; see the module.
@@ -186,6 +191,8 @@ pub(crate) struct Puller<B> {
     next: u64,
     timers: BTreeSet<(Mono, usize)>,
     queue_timers: BTreeSet<(Mono, usize)>,
+    /// The buckets that are scanned.
+    scanned: BTreeSet<usize>,
     /// Buckets and queues with changes since the last turn.
     touched: BTreeSet<usize>,
     touched_queues: BTreeSet<usize>,
@@ -213,6 +220,7 @@ impl<B: Clone> Puller<B> {
             next: 1,
             timers: BTreeSet::new(),
             queue_timers: BTreeSet::new(),
+            scanned: BTreeSet::new(),
             touched: BTreeSet::new(),
             touched_queues: BTreeSet::new(),
             turns: 0,
@@ -315,23 +323,12 @@ impl<B: Clone> Puller<B> {
             self.swept_at = now;
             self.forget_idle(now, IDLE_AFTER);
         }
-        while let Some((at, bucket)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
-            self.timers.remove(&(at, bucket));
-            self.touched.insert(bucket);
-        }
-        while let Some((at, queue)) = self
-            .queue_timers
-            .first()
-            .copied()
-            .filter(|(at, _)| *at <= now)
-        {
-            self.queue_timers.remove(&(at, queue));
-            self.touched_queues.insert(queue);
-        }
+        self.touch_what_is_due(now);
         let buckets = std::mem::take(&mut self.touched);
         for at in &buckets {
             let queue = self.buckets.get(at).map(|bucket| bucket.queue);
             self.touched_queues.extend(queue);
+            self.go_past(now, *at);
         }
         let mut queues = std::mem::take(&mut self.touched_queues);
         self.add_followers(&mut queues);
@@ -370,20 +367,17 @@ impl<B: Clone> Puller<B> {
         op: StoreOp,
         out: &mut Vec<PullAction<B>>,
     ) {
-        let Some(bucket) = self.buckets.get(&at).map(|bucket| bucket.key.clone()) else {
+        let call = self.number();
+        let Some(to) = self.buckets.get_mut(&at) else {
             return;
         };
-        let call = self.number();
+        if matches!(kind, PullCallKind::Fetch(_)) {
+            to.fetching = Some(call);
+        }
+        let bucket = to.key.clone();
         out.push(PullAction::Call { call, bucket, op });
-        let sent = now;
-        self.calls.insert(
-            call,
-            PullCall {
-                bucket: at,
-                sent,
-                kind,
-            },
-        );
+        let (bucket, sent) = (at, now);
+        self.calls.insert(call, PullCall { bucket, sent, kind });
         self.touched.insert(at);
     }
 

@@ -29,6 +29,8 @@ pub(super) struct PulledQueue {
     pub(super) users: usize,
     /// When the last one came or left.
     pub(super) used_at: Mono,
+    /// Its entry among the timers.
+    pub(super) timer: Mono,
 }
 
 impl PulledQueue {
@@ -46,6 +48,7 @@ impl PulledQueue {
             turn: 0,
             users: 0,
             used_at: now,
+            timer: Mono::MAX,
         }
     }
 
@@ -61,6 +64,10 @@ impl PulledQueue {
             (paced, Some(rate)) => *paced = Some(Rate::new(rate, 1)),
             (paced, None) => *paced = None,
         }
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused
     }
 
     /// Returns how many events may be leased now.

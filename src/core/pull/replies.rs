@@ -19,7 +19,6 @@ impl<B: Clone> Puller<B> {
     ) {
         let (at, sent) = (call.bucket, call.sent);
         let response = response.inspect(|response| self.clock.learn(sent, now, response.now_us));
-        let many = self.buckets.len();
         let Some(bucket) = self.buckets.get_mut(&at) else {
             return;
         };
@@ -40,7 +39,12 @@ impl<B: Clone> Puller<B> {
                         bucket.wake();
                     }
                     let ends = (reaped.next_deadline, reaped.more);
-                    bucket.reaped(now, ends, (&self.clock, &self.options, many));
+                    let many = self.scanned.len();
+                    if bucket.reaped(now, ends, (&self.clock, &self.options, many)) {
+                        self.scanned.insert(at);
+                    } else {
+                        self.scanned.remove(&at);
+                    }
                 }
                 _ => bucket.reap_failed(now, &self.options),
             },
@@ -89,11 +93,15 @@ impl<B: Clone> Puller<B> {
             }
             response => {
                 let kind = response.err().unwrap_or(ErrorKind::Corrupt);
-                if kind == ErrorKind::Unknown {
-                    // It may have leased events, which its repeat returns.
-                    let shares = Vec::new();
+                // It may have leased events, which its repeat returns. That a repeat is refused
+                // says nothing of what came before it.
+                let may_hold = sent > fetch.first_sent && now.since(fetch.first_sent) < fetch.hold;
+                // One that is refused for good would keep its bucket from all others for as long.
+                let is_passing = matches!(kind, ErrorKind::Unavailable | ErrorKind::TimedOut);
+                if kind == ErrorKind::Unknown || may_hold && is_passing {
                     bucket.lost = Some(PullFetch {
-                        shares,
+                        shares: Vec::new(),
+                        requested: 0,
                         ..fetch.clone()
                     });
                 }
@@ -123,7 +131,9 @@ impl<B: Clone> Puller<B> {
             deadline,
             delivery,
         });
-        if is_repeat && age >= fetch.hold {
+        // A lease that takes no time is over at once.
+        let is_over = !fetch.hold.is_zero() && self.clock.has_reached(now, deadline);
+        if is_over || is_repeat && age >= fetch.hold {
             return self.hand_back(events.collect());
         }
         let takers = fetch.shares.iter().map(|(requester, _)| *requester);
@@ -131,7 +141,7 @@ impl<B: Clone> Puller<B> {
         if left.is_empty() {
             return;
         }
-        // Some of its callers are gone: others may want the same.
+        // Some of its callers are gone, or past it: others may want the same.
         let others = self.others(now, queue);
         let left = self.hand_out(left, others, fetch.hold);
         self.hand_back(left);
@@ -175,7 +185,9 @@ impl<B: Clone> Puller<B> {
             return;
         };
         if bucket.is_hot(now, &self.clock) {
-            bucket.may_be_leased_elsewhere(now, &self.options);
+            self.scanned.insert(at);
+            let many = self.scanned.len();
+            bucket.may_be_leased_elsewhere(now, &self.options, many);
         }
         if bucket.settles(now) {
             bucket.is_settling = true;
@@ -211,6 +223,22 @@ impl<B: Clone> Puller<B> {
         }
     }
 
+    /// Touches the buckets and queues whose timers are over.
+    pub(super) fn touch_what_is_due(&mut self, now: Mono) {
+        let is_due = |(at, _): &(Mono, usize)| *at <= now;
+        while let Some((_, bucket)) = self.timers.first().copied().filter(is_due) {
+            self.timers.pop_first();
+            self.touched.insert(bucket);
+        }
+        while let Some((_, queue)) = self.queue_timers.first().copied().filter(is_due) {
+            self.queue_timers.pop_first();
+            self.touched_queues.insert(queue);
+            if let Some(pulled) = self.queues.get_mut(&queue) {
+                pulled.timer = Mono::MAX;
+            }
+        }
+    }
+
     /// Sets the timer of a bucket.
     pub(super) fn arm(&mut self, now: Mono, at: usize) {
         let Some(bucket) = self.buckets.get_mut(&at) else {
@@ -231,7 +259,18 @@ impl<B: Clone> Puller<B> {
     pub(super) fn arm_queue(&mut self, now: Mono, queue: usize) {
         let wakes = self.queues.get(&queue).and_then(|pulled| pulled.wakes());
         if let Some(at) = wakes.filter(|at| *at > now) {
-            self.queue_timers.retain(|(_, other)| *other != queue);
+            self.look_at(queue, at);
+        }
+    }
+
+    /// Looks at a queue at that time, or before: whoever waits on then sets the next timer.
+    pub(super) fn look_at(&mut self, queue: usize, at: Mono) {
+        let Some(pulled) = self.queues.get_mut(&queue) else {
+            return;
+        };
+        if at < pulled.timer {
+            self.queue_timers.remove(&(pulled.timer, queue));
+            pulled.timer = at;
             self.queue_timers.insert((at, queue));
         }
     }

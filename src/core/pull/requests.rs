@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use crate::core::op::Settlement;
-use crate::core::pull::{PullAction, PullFetch, PulledEvent, Puller, REQUESTS_MAX, RequesterId};
+use crate::core::pull::{
+    PATIENCE, PullAction, PullFetch, PulledEvent, Puller, REQUESTS_MAX, RequesterId,
+};
 use crate::core::step::Job;
 use crate::error::ErrorKind;
 use crate::event::QueueName;
@@ -13,8 +15,6 @@ use crate::time::{Mono, Timestamp};
 /// How many callers are looked at for one fetch: those beyond it have another lease duration, or
 /// wait for a queue that comes first.
 pub(super) const LOOKED_AT_MAX: usize = 256;
-/// How long a caller that has got events waits for the next one: a bucket may not reply for long.
-const PATIENCE: Duration = Duration::from_millis(500);
 /// The part of a lease that its caller has left at least when it waits for more.
 const LEFT: (u32, u32) = (3, 4);
 
@@ -212,8 +212,14 @@ impl<B: Clone> Puller<B> {
         }
     }
 
-    /// Returns whether a queue may have events for a caller, as far as is known.
-    pub(super) fn may_have(&self, now: Mono, caller: &Requester<B>, queue: usize) -> bool {
+    /// Returns whether a queue may have events for a caller, as far as is known; `passes` is whether
+    /// a bucket that has not replied for long counts as one that has none.
+    pub(super) fn may_have(
+        &self,
+        now: Mono,
+        caller: &Requester<B>,
+        (queue, passes): (usize, bool),
+    ) -> bool {
         let Some(pulled) = self.queues.get(&queue) else {
             return false;
         };
@@ -222,8 +228,8 @@ impl<B: Clone> Puller<B> {
         }
         let mut buckets = pulled.buckets.iter().filter_map(|at| self.buckets.get(at));
         buckets.any(|bucket| {
-            if bucket.is_polling {
-                return true;
+            if let Some(passed_at) = bucket.passed_at() {
+                return !passes || passed_at > now;
             }
             if bucket.rests_until > now {
                 return false;
@@ -239,31 +245,32 @@ impl<B: Clone> Puller<B> {
 
     /// Notes the shares of a fetch.
     pub(super) fn reserve(&mut self, queue: usize, fetch: &PullFetch) {
-        let mut many = 0;
         for (requester, share) in &fetch.shares {
-            many += share;
             if let Some(caller) = self.requesters.get_mut(requester) {
                 caller.reserved += share;
             }
             self.list(*requester);
         }
         if let Some(pulled) = self.queues.get_mut(&queue) {
-            pulled.requested += many;
+            pulled.requested += fetch.requested;
         }
     }
 
-    /// Drops the shares of a fetch that has ended.
+    /// A fetch has ended, with its shares.
     pub(super) fn unreserve(&mut self, queue: usize, fetch: &PullFetch) {
-        let mut many = 0;
-        for (requester, share) in &fetch.shares {
-            many += share;
+        self.drop_shares(&fetch.shares);
+        if let Some(pulled) = self.queues.get_mut(&queue) {
+            pulled.requested = pulled.requested.saturating_sub(fetch.requested);
+        }
+    }
+
+    /// Callers wait no more for what a fetch brings.
+    pub(super) fn drop_shares(&mut self, shares: &[(RequesterId, usize)]) {
+        for (requester, share) in shares {
             if let Some(caller) = self.requesters.get_mut(requester) {
                 caller.reserved -= share;
             }
             self.list(*requester);
-        }
-        if let Some(pulled) = self.queues.get_mut(&queue) {
-            pulled.requested = pulled.requested.saturating_sub(many);
         }
     }
 
@@ -278,11 +285,11 @@ impl<B: Clone> Puller<B> {
             let Some(queue) = self.queues.get_mut(at) else {
                 continue;
             };
-            if wants {
-                queue.requesters.insert(requester)
-            } else {
-                queue.requesters.remove(&requester)
-            };
+            if !wants {
+                queue.requesters.remove(&requester);
+            } else if queue.requesters.insert(requester) {
+                self.touched_queues.insert(*at); // it may have what nobody wanted until now
+            }
             if is_unresolved {
                 queue.unresolved.insert(requester);
             }
@@ -313,8 +320,9 @@ impl<B: Clone> Puller<B> {
 
     /// Returns callers of a queue that may take what those of a fetch do not.
     pub(super) fn others(&self, now: Mono, queue: usize) -> Vec<RequesterId> {
-        let callers = self.queues.get(&queue).into_iter();
-        let callers = callers.flat_map(|pulled| &pulled.requesters);
+        // They may have come after a pause was confirmed.
+        let callers = self.queues.get(&queue).filter(|it| !it.is_paused());
+        let callers = callers.into_iter().flat_map(|pulled| &pulled.requesters);
         let fits = |it: &&RequesterId| {
             let caller = self.requesters.get(it);
             caller.is_some_and(|caller| self.is_its_turn(now, caller, queue))
@@ -337,7 +345,7 @@ impl<B: Clone> Puller<B> {
         }
         let may_get_more = caller.reserved > 0 || {
             let mut queues = caller.queues.iter();
-            queues.any(|at| self.may_have(now, caller, *at))
+            queues.any(|at| self.may_have(now, caller, (*at, false)))
         };
         if may_get_more {
             if !caller.got.is_empty() {
@@ -370,11 +378,7 @@ impl<B: Clone> Puller<B> {
         let Some(queue) = caller.queues.first().copied() else {
             return;
         };
-        // One timer of a queue is enough: whoever waits on sets the next one.
-        let is_sooner = |(timer, of): &(Mono, usize)| *of == queue && *timer <= at;
-        if !self.queue_timers.iter().any(is_sooner) {
-            self.queue_timers.insert((at, queue));
-        }
+        self.look_at(queue, at);
     }
 }
 

@@ -56,7 +56,8 @@ impl<B: Clone> Puller<B> {
     /// Forgets queues that nobody has pulled from for so long, and in which nothing is left to do. One
     /// whose rate holds it back stays, or its next start would come at once.
     pub(super) fn forget_idle(&mut self, now: Mono, idle_for: Duration) {
-        let is_over = |bucket: &PulledBucket| bucket.next_deadline.is_none();
+        let is_over =
+            |bucket: &PulledBucket| bucket.next_deadline.is_none() && bucket.lost.is_none();
         let unused = self.unused(is_over);
         let idle = unused.filter(|(used_at, _)| now.since(*used_at) >= idle_for);
         let is_held = |at: &usize| self.queues.get(at).is_some_and(|it| it.is_held(now));
@@ -96,10 +97,12 @@ impl<B: Clone> Puller<B> {
                 continue;
             };
             self.queue_of.remove(&queue.name);
+            self.queue_timers.remove(&(queue.timer, at));
             for at in queue.buckets {
                 if let Some(bucket) = self.buckets.remove(&at) {
                     self.bucket_of.remove(&bucket.key);
                     self.timers.remove(&(bucket.timer, at));
+                    self.scanned.remove(&at);
                 }
             }
         }

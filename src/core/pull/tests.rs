@@ -1,5 +1,6 @@
 //! Tests of the puller on the engine, without a driver.
 
+mod away;
 mod forgotten;
 
 use std::sync::Arc;
@@ -52,6 +53,8 @@ struct Rig {
     puller: Puller<Arc<Envelope>>,
     bucket: Bucket<Arc<Envelope>>,
     key: BucketKey,
+    /// Those of other queues; whatever is not among them is the one above.
+    others: BTreeMap<BucketKey, Bucket<Arc<Envelope>>>,
     now: Mono,
     ids: u64,
     /// The size of each payload, and what callers take at most.
@@ -77,6 +80,7 @@ impl Rig {
             puller: Puller::new(NodeId(7), options, |body| body.payload.len()),
             bucket: Bucket::new(key.clone()),
             key,
+            others: BTreeMap::new(),
             now: Mono::from_nanos(1_000_000_000),
             ids: 0,
             payload_len: 1,
@@ -108,26 +112,33 @@ impl Rig {
             if actions.is_empty() && self.puller.wakes() > self.now {
                 return;
             }
-            for action in std::mem::take(&mut actions) {
-                match action {
-                    PullAction::Reply { requester, leased } => {
-                        self.replies.push((requester, leased.map(|it| it.len())));
+            self.run_once(&mut actions);
+        }
+        panic!("it never rests");
+    }
+
+    /// Carries actions out, and leaves those that follow.
+    fn run_once(&mut self, actions: &mut Vec<PullAction<Arc<Envelope>>>) {
+        for action in std::mem::take(actions) {
+            match action {
+                PullAction::Reply { requester, leased } => {
+                    self.replies.push((requester, leased.map(|it| it.len())));
+                }
+                PullAction::Call { call, bucket, op } => {
+                    self.sent.push(name_of(&op));
+                    if let StoreOp::Fetch(fetch) = &op {
+                        self.fetched_max = self.fetched_max.max(fetch.limit);
                     }
-                    PullAction::Call { call, op, .. } => {
-                        self.sent.push(name_of(&op));
-                        if let StoreOp::Fetch(fetch) = &op {
-                            self.fetched_max = self.fetched_max.max(fetch.limit);
-                        }
-                        let now_us = self.now_us();
-                        let response = self.bucket.apply(now_us, op, &mut sink::Forget);
-                        let response = response.map_err(|error| error.kind());
-                        let answered = PullInput::Answered { call, response };
-                        self.puller.handle(self.now, answered, &mut actions);
-                    }
+                    let now_us = self.now_us();
+                    let other = self.others.get_mut(&bucket);
+                    let bucket = other.unwrap_or(&mut self.bucket);
+                    let response = bucket.apply(now_us, op, &mut sink::Forget);
+                    let response = response.map_err(|error| error.kind());
+                    let answered = PullInput::Answered { call, response };
+                    self.puller.handle(self.now, answered, actions);
                 }
             }
         }
-        panic!("it never rests");
     }
 
     /// Moves time, from timer to timer.
@@ -141,20 +152,28 @@ impl Rig {
     }
 
     fn push(&mut self, when: When) {
+        let key = self.key.clone();
+        self.push_to(&key, when);
+        self.input(PullInput::Woken(key));
+    }
+
+    /// Pushes without a notification.
+    fn push_to(&mut self, key: &BucketKey, when: When) {
         self.ids += 1;
         let created = Timestamp::from_millis(self.now_us() / 1_000);
-        let id = EventId::from_parts(created, self.key.bucket, self.ids);
+        let id = EventId::from_parts(created, key.bucket, self.ids);
         let payload = Payload::from(vec![b'1'; self.payload_len]);
-        let envelope = Envelope::new(id, self.key.queue.clone(), payload);
+        let envelope = Envelope::new(id, key.queue.clone(), payload);
         let event = NewEvent {
             envelope: Arc::new(envelope),
             when,
             on_taken: Unique::Keep,
         };
         let push = StoreOp::Push(vec![event]);
-        let pushed = self.bucket.apply(self.now_us(), push, &mut sink::Forget);
+        let now_us = self.now_us();
+        let bucket = self.others.get_mut(key).unwrap_or(&mut self.bucket);
+        let pushed = bucket.apply(now_us, push, &mut sink::Forget);
         assert!(matches!(pushed.unwrap().reply, Reply::Pushed(_)));
-        self.input(PullInput::Woken(self.key.clone()));
     }
 
     fn lease(&mut self, requester: RequesterId, max: usize, hold: Duration, waits: bool) {

@@ -25,7 +25,7 @@ pub(crate) trait Consumer: Send + Sync {
     /// Publishes leased events into the ring.
     fn publish_jobs(&self, jobs: Vec<Job<Arc<Envelope>>>);
 
-    /// Sets how many handlers may run at once; 0 pauses.
+    /// Sets how many handlers may run at once; 0 pauses. No effect once it is stopped or closed.
     fn set_workers(&self, workers: usize);
 
     /// Returns how many handlers may run at once.
@@ -50,7 +50,7 @@ pub(crate) trait Consumer: Send + Sync {
     /// started.
     fn stop(self: Arc<Self>) -> BoxFuture<'static, ()>;
 
-    /// Accepts nothing more; whoever waits for room is refused.
+    /// Accepts and starts nothing more; whoever waits for room is refused.
     fn close(&self);
 
     /// Drops the handlers that still run.
@@ -164,19 +164,19 @@ where
             .into_iter()
             .map(|job| Task::Stored(Box::new(job)))
             .collect();
+        let withdrawals = self.publisher().withdrawals();
         self.publisher().try_publish_many(&mut tasks);
         if tasks.is_empty() {
             return;
         }
-        // Credits reserve room for these, but values published in memory took it: wait for room.
+        // Credits reserve room for these, but values published in memory took it: wait for room, and
+        // no longer than what waits in the ring, or nobody runs what this node holds.
         let mut publisher = self.pool.publisher();
         let inbox = Arc::clone(&self.pool.work().deps.inbox);
         self.runtime.spawn(async move {
-            while !tasks.is_empty() {
-                if publisher.publish_many(&mut tasks).await.is_err() {
-                    break;
-                }
-            }
+            publisher
+                .publish_until_withdrawn(&mut tasks, withdrawals)
+                .await;
             publisher.withdraw_if_paused();
             for task in tasks {
                 if let Task::Stored(job) = task {
@@ -219,7 +219,7 @@ where
     }
 
     fn stop(self: Arc<Self>) -> BoxFuture<'static, ()> {
-        self.pool.set_workers(0);
+        self.pool.halt();
         self.hand_back(self.pool.drain());
         Box::pin(async move {
             self.pool.stopped().await;
@@ -229,6 +229,7 @@ where
 
     fn close(&self) {
         self.pool.close();
+        self.pool.halt();
     }
 
     fn cut(&self) {

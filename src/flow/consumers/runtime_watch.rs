@@ -2,13 +2,13 @@
 //!
 //! The calls to a shared store go on meanwhile, and so the leases are kept: a running handler is
 //! not started elsewhere. What only waits for a worker is handed back, and nothing more is fetched.
-//! A handler that blocks beyond its timeout is over, whatever it returns; so when the longest
-//! timeout has passed, the node stands still as if its process had been stopped, and loses its
-//! leases. It also ends with the runtime: what its handlers held is nobody's any more.
+//! A handler that blocks beyond its timeout is over, whatever it returns; so when the timeout of a
+//! queue has passed, the node says nothing more of that queue to the store, as if its process had been
+//! stopped, and loses its leases. Queues with a runtime of their own go on. The node ends with the
+//! runtime: what its handlers held is nobody's any more.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -28,8 +28,6 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 const BLOCKED_AFTER: Duration = Duration::from_millis(500);
 /// How often what is on its way to a blocked runtime is handed back.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How much longer than their timeout handlers may block: they were started a moment before.
-const GRACE: Duration = Duration::from_secs(1);
 /// The least time between two log lines.
 const LINES_APART: Duration = Duration::from_secs(60);
 
@@ -38,8 +36,6 @@ pub(crate) struct RuntimeWatch {
     pub(crate) program: Handle,
     pub(crate) consumers: Arc<Consumers>,
     pub(crate) inbox: Arc<Inbox>,
-    /// Whether the node stands still.
-    pub(crate) halted: Arc<AtomicBool>,
     /// Cancelled to end the node with the runtime.
     pub(crate) abandoned: CancellationToken,
     /// Cancelled when the node has stopped.
@@ -81,28 +77,16 @@ impl RuntimeWatch {
 
     /// Waits until a blocked runtime runs tasks again, or has ended.
     async fn wait(&self, mut receiver: Receiver<()>) -> Result<(), RecvError> {
-        let gives_up_at = Instant::now() + limit(&self.consumers);
+        let since = Instant::now();
         let result = loop {
-            self.consumers.follow_blocked(true);
+            let halts_at = self.consumers.follow_blocked(Some(since));
             let next = Instant::now() + AGAIN;
-            if let Ok(result) = timeout_at(next.min(gives_up_at), &mut receiver).await {
-                break result;
-            }
-            if Instant::now() >= gives_up_at {
-                panics::reported(|| {
-                    tracing::error!(
-                        "runtime blocked for longer than any handler may run; its leases are left \
-                         to other nodes"
-                    );
-                });
-                self.halted.store(true, Ordering::Release);
-                let result = receiver.await;
-                self.halted.store(false, Ordering::Release);
-                self.inbox.wake();
+            let next = halts_at.map_or(next, |at| next.min(at));
+            if let Ok(result) = timeout_at(next, &mut receiver).await {
                 break result;
             }
         };
-        self.consumers.follow_blocked(false);
+        self.consumers.follow_blocked(None);
         result
     }
 
@@ -111,11 +95,6 @@ impl RuntimeWatch {
         self.abandoned.cancel();
         self.inbox.add(Input::Stop); // wakes the mover, so that it sees that it is abandoned
     }
-}
-
-/// How long a blocked runtime keeps its leases.
-fn limit(consumers: &Consumers) -> Duration {
-    consumers.longest_timeout() + GRACE
 }
 
 /// The log lines, one a minute.
@@ -132,22 +111,26 @@ impl Lines {
             return;
         }
         self.last = Some(now);
-        let limit = limit(consumers);
         let pools: BTreeSet<u32> = PollSnapshot::take().same_as(earlier).collect();
         let mut blocking = pools
             .into_iter()
             .filter_map(|pool| consumers.of_pool(pool))
             .peekable();
         if blocking.peek().is_none() {
+            let limit = consumers.kept_while_blocked();
             panics::reported(|| {
                 tracing::warn!(
                     ?limit,
-                    "runtime blocked, and not by a handler; the leases of its events are lost \
-                     after the limit, and they run twice"
+                    "runtime blocked, and not by a handler; the leases of a queue's events are lost \
+                     after its timeout, the first ones after the limit, and they run twice"
                 );
             });
         }
-        for (queue, handler) in blocking {
+        for (queue, served) in blocking {
+            let (handler, limit) = (
+                served.handler,
+                served.kept_while_blocked().unwrap_or_default(),
+            );
             panics::reported(|| {
                 tracing::warn!(
                     %queue, handler, ?limit,

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::core::step::Input;
 use crate::error::{Error, ErrorKind, Result};
@@ -16,20 +16,24 @@ use crate::flow::options::QueueOptions;
 use crate::flow::runtime_settings::RuntimeSettings;
 use crate::panics;
 
+/// How much longer than their timeout handlers may block their runtime: they were started a moment
+/// before that was seen.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// The consumers of a process, run as its options and the runtime settings say.
 pub(crate) struct Consumers {
     consumers: BTreeMap<QueueName, ConsumerEntry>,
     controls: Arc<RuntimeSettings>,
     inbox: Arc<Inbox>,
-    /// Whether all threads of the program's runtime are blocked.
-    is_blocked: AtomicBool,
+    /// Since when all threads of the program's runtime are blocked.
+    blocked_since: Mutex<Option<Instant>>,
 }
 
 /// One queue.
 pub(crate) struct ConsumerEntry {
     pub(crate) consumer: Arc<dyn Consumer>,
     /// The handler's type.
-    handler: &'static str,
+    pub(crate) handler: &'static str,
     /// Its index in the node.
     pub(crate) place: usize,
     options: Arc<QueueOptions>,
@@ -46,6 +50,8 @@ struct ConsumerState {
     applied: Option<AppliedSettings>,
     /// How many workers were last reported as held by handlers that run on after their timeout.
     stuck: usize,
+    /// Whether the node was told that its handlers are over, as their runtime is blocked.
+    is_halted: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,8 +78,16 @@ impl ConsumerEntry {
                 chosen,
                 applied: None,
                 stuck: 0,
+                is_halted: false,
             }),
         }
+    }
+
+    /// Returns how long its leases are kept while the program's runtime is blocked; `None` if its
+    /// handlers are not on that.
+    pub(crate) fn kept_while_blocked(&self) -> Option<Duration> {
+        let timeout = self.options.timeout;
+        (!self.options.dedicated).then(|| timeout.saturating_add(GRACE))
     }
 }
 
@@ -87,7 +101,7 @@ impl Consumers {
             consumers,
             controls,
             inbox,
-            is_blocked: AtomicBool::new(false),
+            blocked_since: Mutex::default(),
         }
     }
 
@@ -152,24 +166,38 @@ impl Consumers {
     }
 
     /// Does the same for every queue of the program's runtime while all of its threads are blocked.
-    pub(crate) fn follow_blocked(&self, is_blocked: bool) {
-        self.is_blocked.store(is_blocked, Ordering::Relaxed);
+    /// Handlers that block beyond their timeout are over, whatever they return: then their queue's
+    /// leases are left to other nodes. Returns when that is so for the next queue.
+    pub(crate) fn follow_blocked(&self, since: Option<Instant>) -> Option<Instant> {
+        *self.blocked_since.lock() = since;
         for (queue, served) in &self.consumers {
             self.steer(queue, served, None);
         }
+        let since = since?;
+        let kept = self
+            .consumers
+            .values()
+            .filter_map(|it| it.kept_while_blocked());
+        let elapsed = since.elapsed();
+        kept.filter(|kept| *kept > elapsed)
+            .min()
+            .map(|kept| since + kept)
     }
 
-    /// Returns the queue and the handler of the pool with this number.
-    pub(crate) fn of_pool(&self, pool: u32) -> Option<(&QueueName, &'static str)> {
+    /// Returns the queue of the pool with this number.
+    pub(crate) fn of_pool(&self, pool: u32) -> Option<(&QueueName, &ConsumerEntry)> {
         let mut consumers = self.consumers.iter();
-        let (queue, served) = consumers.find(|(_, served)| served.consumer.pool() == pool)?;
-        Some((queue, served.handler))
+        consumers.find(|(_, served)| served.consumer.pool() == pool)
     }
 
-    /// Returns the longest timeout of a handler.
-    pub(crate) fn longest_timeout(&self) -> Duration {
-        let timeouts = self.consumers.values().map(|served| served.options.timeout);
-        timeouts.max().unwrap_or_default()
+    /// Returns how long the leases of some queue are kept at least while the program's runtime is
+    /// blocked.
+    pub(crate) fn kept_while_blocked(&self) -> Duration {
+        let kept = self
+            .consumers
+            .values()
+            .filter_map(|it| it.kept_while_blocked());
+        kept.min().unwrap_or_default()
     }
 
     /// Applies options and settings to a queue; returns whether all of its workers are stuck.
@@ -183,7 +211,12 @@ impl Consumers {
             control.workers.map_or(course.chosen, usize::from)
         };
         let stuck = served.consumer.stuck();
-        let is_blocked = self.is_blocked.load(Ordering::Relaxed) && !served.options.dedicated;
+        let kept = served.kept_while_blocked();
+        let blocked_since = self.blocked_since.lock().filter(|_| kept.is_some());
+        let is_blocked = blocked_since.is_some();
+        let is_halted = blocked_since
+            .zip(kept)
+            .is_some_and(|(since, kept)| since.elapsed() >= kept);
         let is_stuck = workers > 0 && (stuck >= workers || is_blocked);
         let capacity = match (workers, control.rate) {
             (0, _) => 0,
@@ -205,7 +238,6 @@ impl Consumers {
             course.stuck = stuck;
         }
         if course.applied != Some(terms) {
-            // Only for a changed number: a stopped consumer has none, and must stay stopped.
             if course
                 .applied
                 .is_none_or(|applied| applied.workers != workers)
@@ -225,7 +257,29 @@ impl Consumers {
         if is_stuck {
             served.consumer.withdraw();
         }
+        if course.is_halted != is_halted {
+            course.is_halted = is_halted;
+            say_halted(queue, is_halted);
+            let queue = served.place;
+            self.inbox.add(Input::Halted { queue, is_halted });
+        }
         is_stuck
+    }
+}
+
+fn say_halted(queue: &QueueName, is_halted: bool) {
+    if is_halted {
+        panics::reported(|| {
+            tracing::error!(
+                %queue,
+                "runtime blocked for longer than a handler of the queue may run; its leases are \
+                 left to other nodes"
+            );
+        });
+    } else {
+        panics::reported(|| {
+            tracing::info!(%queue, "runtime runs tasks again; events of the queue are leased again");
+        });
     }
 }
 

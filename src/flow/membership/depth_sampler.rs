@@ -152,7 +152,11 @@ impl DepthSampler {
                 }
             }
         }
-        metrics::tell_shares(self.id.0, self.shares(known, self.store.now_us()));
+        metrics::tell_shares(
+            self.pace.store,
+            self.id.0,
+            self.shares(known, self.store.now_us()),
+        );
         Ok(())
     }
 
@@ -190,7 +194,7 @@ impl DepthSampler {
 /// This node does not report these queues any more.
 impl Drop for DepthSampler {
     fn drop(&mut self) {
-        metrics::tell_shares(self.id.0, QueueDepths::new());
+        metrics::tell_shares(self.pace.store, self.id.0, QueueDepths::new());
     }
 }
 

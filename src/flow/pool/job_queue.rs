@@ -191,8 +191,8 @@ impl RingSpace {
         }
     }
 
-    /// Wakes all waiters, whatever the count: there will be no more room.
-    pub(super) fn closed(&self) {
+    /// Wakes all waiters, whatever the count: some will not wait any more.
+    pub(super) fn all_look(&self) {
         self.freed.notify_waiters();
     }
 }

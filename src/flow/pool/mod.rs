@@ -12,7 +12,7 @@
 //! # Stopping
 //!
 //! [`close`](Pool::close) rejects further jobs, [`idle`](Pool::idle) waits until everything
-//! published has ended. If that takes too long: [`set_workers(0)`](Pool::set_workers) begins nothing
+//! published has ended. If that takes too long: [`halt`](Pool::halt) begins nothing
 //! more, [`cut`](Pool::cut) drops what runs, [`stopped`](Pool::stopped) waits until it has ended, and
 //! [`drain`](Pool::drain) returns what was never begun. Every published job is then accounted for:
 //! it ended, or it was returned.
@@ -118,6 +118,8 @@ impl<W: Work> Pool<W> {
             slice: options.slice,
             closed: AtomicBool::new(false),
             cuts: AtomicUsize::new(0),
+            withdrawals: AtomicUsize::new(0),
+            has_ended: Mutex::new(false),
             started,
             left_at: CachePadded::new(AtomicU64::new(u64::MAX)),
             left: Notify::new(),
@@ -143,12 +145,20 @@ impl<W: Work> Pool<W> {
     }
 
     /// Sets how many jobs may run at once. With fewer than before, running jobs finish and are not
-    /// replaced; with 0 nothing is begun until the number is raised.
+    /// replaced; with 0 nothing is begun until the number is raised. After [`halt`](Self::halt) it stays
+    /// 0.
     pub fn set_workers(&self, workers: usize) {
-        let shared = &self.shared;
-        if shared.wake.set_limit(workers, || shared.feed.has_work()) {
-            shared.start_worker();
+        let has_ended = lock(&self.shared.has_ended);
+        if !*has_ended {
+            self.shared.set_limit(workers);
         }
+    }
+
+    /// Begins nothing more, for good: running jobs finish.
+    pub(crate) fn halt(&self) {
+        let mut has_ended = lock(&self.shared.has_ended);
+        *has_ended = true;
+        self.shared.set_limit(0);
     }
 
     /// Returns the most jobs that run at once.
@@ -190,7 +200,7 @@ impl<W: Work> Pool<W> {
     /// A racing publisher may still be accepted; its job is treated like any other.
     pub(crate) fn close(&self) {
         self.shared.closed.store(true, SeqCst);
-        self.shared.feed.room().closed();
+        self.shared.feed.room().all_look();
     }
 
     /// Drops every job that was begun: at once where it is suspended, else as soon as it suspends.
@@ -204,8 +214,8 @@ impl<W: Work> Pool<W> {
     /// [`close`](Self::close)s the pool and returns the jobs that were not begun, oldest first.
     ///
     /// No job is stranded by this: a late publisher gets its job back. An active worker may hold a
-    /// few jobs and give them back later, so all are returned only with the workers set to 0 and
-    /// after [`stopped`](Self::stopped). May be called again.
+    /// few jobs and give them back later, so all are returned only after [`halt`](Self::halt) and
+    /// [`stopped`](Self::stopped). May be called again.
     pub fn drain(&self) -> Vec<W::Job> {
         self.close();
         let jobs = self.shared.feed.seal(&self.shared.seed);
@@ -214,6 +224,7 @@ impl<W: Work> Pool<W> {
     }
 
     /// Returns the waiting jobs that [may leave](Work::may_leave) to the work; the pool stays open.
+    /// Those that wait for room [until it is so](Publisher::publish_until_withdrawn) wait no more.
     pub(crate) fn withdraw(&self) {
         self.shared.withdraw();
     }
@@ -262,6 +273,10 @@ pub(super) struct Shared<W: Work> {
     /// How often the pool was cut short.
     cuts: AtomicUsize,
     started: Instant,
+    /// How often waiting jobs were withdrawn.
+    withdrawals: AtomicUsize,
+    /// Whether no job is begun any more; locked while the number of workers is set.
+    has_ended: Mutex<bool>,
     /// When a worker last left, in nanoseconds since `started`; `u64::MAX` for never.
     left_at: CachePadded<AtomicU64>,
     /// Notified when the last worker has left.
@@ -300,9 +315,23 @@ impl<W: Work> Shared<W> {
         }
     }
 
+    /// Returns whether jobs that may leave do not wait: the pool is paused, or they were withdrawn
+    /// since there were so many withdrawals.
+    pub(super) fn has_withdrawn_since(&self, withdrawals: usize) -> bool {
+        self.wake.limit() == 0 || self.withdrawals.load(SeqCst) != withdrawals
+    }
+
     fn withdraw(&self) {
+        self.withdrawals.fetch_add(1, SeqCst);
+        self.feed.room().all_look();
         for job in self.feed.withdraw(|job| self.work.may_leave(job)) {
             self.work.left(job);
+        }
+    }
+
+    fn set_limit(self: &Arc<Self>, workers: usize) {
+        if self.wake.set_limit(workers, || self.feed.has_work()) {
+            self.start_worker();
         }
     }
 

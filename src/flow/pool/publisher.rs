@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 
 use super::Shared;
 use super::ring::RingProducer;
@@ -121,6 +122,29 @@ impl<W: Work> Publisher<W> {
             }
         };
         shared.feed.room().wait_until(rest).await
+    }
+
+    /// Returns how often waiting jobs were withdrawn so far.
+    pub(crate) fn withdrawals(&self) -> usize {
+        self.shared.withdrawals.load(SeqCst)
+    }
+
+    /// Publishes all of `jobs` in order, waiting for room for as long as none are withdrawn beyond so
+    /// many times, and the pool is neither paused nor closed. The unpublished ones stay in `jobs`.
+    pub(crate) async fn publish_until_withdrawn(
+        &mut self,
+        jobs: &mut VecDeque<W::Job>,
+        withdrawals: usize,
+    ) {
+        let shared = self.shared.clone();
+        let rest = || {
+            let leave = shared.has_withdrawn_since(withdrawals) || self.is_closed();
+            if !leave {
+                self.try_publish_many(jobs);
+            }
+            (leave || jobs.is_empty()).then_some(())
+        };
+        shared.feed.room().wait_until(rest).await;
     }
 
     /// Withdraws what was published into a pool that was paused meanwhile.

@@ -1,7 +1,7 @@
 //! Tests: full and closed pools, and waiting for room.
 
 use std::collections::VecDeque;
-use std::future::ready;
+use std::future::{pending, ready};
 use std::pin::pin;
 
 use tokio::runtime::Handle;
@@ -75,6 +75,39 @@ async fn waiting_for_room_can_be_cancelled() {
     pool.set_workers(2);
     within("idling", pool.idle()).await;
     assert_eq!(pool.work().ends(), all_finished(0..64));
+}
+
+/// Whoever waits in line for room does not keep it, however full the pool is.
+#[tokio::test]
+async fn what_waits_for_room_leaves_with_what_is_withdrawn() {
+    let pool = pool(Books::new(|_| pending()), 1);
+    let mut publisher = pool.publisher();
+    publisher.try_publish(0).unwrap();
+    pool.work().until_begun(1).await;
+    let mut jobs: VecDeque<_> = (1..300).collect();
+    publisher.try_publish_many(&mut jobs);
+    let withdrawals = publisher.withdrawals();
+    for is_paused in [false, true] {
+        let (left, withdrawals) = (jobs.clone(), publisher.withdrawals());
+        assert!(left.len() >= 64, "{left:?}");
+        {
+            let publishing = publisher.publish_until_withdrawn(&mut jobs, withdrawals);
+            let mut publishing = pin!(publishing);
+            assert!(is_pending(publishing.as_mut()).await, "there is no room");
+            if is_paused {
+                pool.set_workers(0);
+            }
+            pool.withdraw();
+            within("leaving", publishing).await;
+        }
+        assert_eq!(jobs, left);
+        publisher.try_publish_many(&mut jobs);
+    }
+    within(
+        "a paused pool",
+        publisher.publish_until_withdrawn(&mut jobs, withdrawals + 2),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

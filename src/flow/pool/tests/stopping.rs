@@ -50,6 +50,33 @@ async fn draining_hands_back_what_was_not_begun_in_order() {
     assert_eq!(pool.work().ends().len(), 2);
 }
 
+/// As a change of the settings beside a stop.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_is_final_whatever_number_of_workers_is_set_after_it() {
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let handler = move |job: u64| {
+        if job == 1 {
+            let _ = held.lock().unwrap().recv(); // its worker has taken the next one as well
+        }
+        std::future::ready(())
+    };
+    let pool = pool(Books::new(handler), 0);
+    let mut jobs: VecDeque<_> = (0..8).collect();
+    pool.publisher().try_publish_many(&mut jobs);
+    pool.set_workers(1);
+    pool.work().until_ended(1).await;
+    pool.halt();
+    pool.set_workers(1); // with all the jobs there that it could begin
+    drop(hold);
+    within("stopping", pool.stopped()).await;
+    let mut left = pool.drain();
+    left.sort_unstable();
+    let ends = pool.work().ends();
+    assert!(ends.len() <= 2, "{ends:?}");
+    assert!(left.into_iter().eq(ends.len() as u64..8));
+}
+
 #[test]
 fn a_runtime_that_goes_away_ends_every_job_that_was_begun() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
