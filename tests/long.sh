@@ -116,7 +116,7 @@ outbox() {
     cargo test --quiet --locked --package duly-outbox --all-features --test outbox -- load:: files:: \
         --nocapture --test-threads=1
 }
-held() { # a transaction that is held open for five minutes beside 2,000 pushes a second
+held() { # a transaction that is held open for five minutes beside 2,000 pushes a second, in each server
     default DULY_OUTBOX_HELD_SECONDS 300
     default DULY_OUTBOX_RATE 2000
     cargo test --quiet --locked --release --package duly-outbox --all-features --test outbox -- held:: \

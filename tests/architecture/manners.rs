@@ -14,11 +14,6 @@ const LONG: &[(&str, &str)] = &[
         "server/src/lmstfy/check.rs",
         "what is checked before a call",
     ),
-    ("server/src/lmstfy/dead.rs", "dead letters of a queue"),
-    (
-        "server/tests/tenants/worst.rs",
-        "what one of two tenants does at its worst",
-    ),
 ];
 
 /// Marks of work that was left lying, spelled in halves so that this file holds none of them.

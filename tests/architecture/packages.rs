@@ -80,7 +80,19 @@ const FOLDERS: &[&str] = &[
 ];
 
 /// Named for its features alone, which others use.
-const FOR_FEATURES: &[&str] = &["server/Cargo.toml: sqlx"];
+const FOR_FEATURES: &[&str] = &["Cargo.toml: aes", "server/Cargo.toml: sqlx"];
+
+/// The cipher asks its key schedule for nothing of the kind.
+#[test]
+fn the_key_schedule_of_a_cipher_is_overwritten() {
+    let of_duly = ["-p", "duly", "--no-default-features", "--edges", "normal"];
+    let all = packages(&of_duly);
+    for name in ["aes v", "aes-gcm-siv v"] {
+        let features = all.iter().find(|it| it.starts_with(name));
+        let is_asked_for = features.is_some_and(|it| it.contains("zeroize"));
+        assert!(is_asked_for, "{name}: {features:?}");
+    }
+}
 
 /// Packages that a manifest asks for, and that no code beside it names.
 fn unused(manifest: &File, code: &[File]) -> Vec<String> {

@@ -45,6 +45,39 @@ async fn each_node_of_a_store_reports_all_that_is_in_its_queues() {
     assert!(tells(0.0, 0.0), "nobody answers for it here any more");
 }
 
+/// The pools of a server have queues of the same names, with other events in them.
+#[tokio::test]
+async fn what_several_stores_have_adds_up_and_what_several_buses_see_of_one_does_not() {
+    let _alone = ALONE.lock().await;
+    let (one, other) = (fresh(), fresh());
+    let urls = ["memory:", "memory:", &one, &one, &other];
+    let mut nodes = Vec::new();
+    for url in urls {
+        nodes.push(paused(url, "pools").await);
+    }
+    let (ready, scheduled) = (&[secs(0)][..], &[secs(1_000)][..]);
+    for (node, ready_many, scheduled_many) in
+        [(0, 1, 2), (1, 4, 0), (2, 0, 8), (3, 16, 0), (4, 32, 64)]
+    {
+        let delays = [ready.repeat(ready_many), scheduled.repeat(scheduled_many)].concat();
+        push(&nodes[node], "pools", &delays).await.unwrap();
+    }
+    let tells = |ready: f64, scheduled: f64| {
+        depth("pools", "ready") == Some(ready)
+            && depth("pools", "scheduled") == Some(scheduled)
+            && gauge("duly_queue_due", "queue=\"pools\",within=\"1h\"") == Some(scheduled)
+    };
+    settled("all of each store", || tells(53.0, 74.0)).await;
+    stop(&nodes.remove(4)).await;
+    settled("without the last store", || tells(21.0, 10.0)).await;
+    stop(&nodes.remove(3)).await;
+    settled("one is left on its store", || tells(21.0, 10.0)).await;
+    for node in &nodes {
+        stop(node).await;
+    }
+    assert!(tells(0.0, 0.0));
+}
+
 #[tokio::test]
 async fn a_queue_that_nobody_consumes_is_reported_by_all() {
     let _alone = ALONE.lock().await;

@@ -92,6 +92,7 @@ fn what_is_there_already_or_is_over_does_not_come_back() {
 #[test]
 fn the_memory_of_what_is_over_comes_back_whole() {
     let mut side = Side::new();
+    let ended_us = side.now_us;
     let over = |id, fingerprint| Tombstone {
         id,
         state: State::Done,
@@ -100,7 +101,7 @@ fn the_memory_of_what_is_over_comes_back_whole() {
         tries: 0,
         maybe_running: false,
         settled: None,
-        ended_us: 20_000,
+        ended_us,
     };
     side.bucket.raise_watermark(Timestamp::from_millis(10));
     side.bucket.restore_tombstone(over(id(11, 1), None));

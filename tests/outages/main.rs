@@ -318,3 +318,40 @@ async fn handlers_that_keep_threads_busy_are_told_of_once_with_advice() {
     let dedicated = Annotation::new("burns").workers(2).dedicated(true);
     assert_eq!(lines_of_burning(dedicated).await, 0, "nobody waits for it");
 }
+
+/// What a start warns of with these settings.
+async fn warnings(settings: &str) -> Vec<String> {
+    LINES.take();
+    let bus = Bus::builder()
+        .only_registered()
+        .settings(duly::config::Settings::from_toml(settings).unwrap())
+        .store_url("memory:")
+        .register_as(Annotation::new("a"), Count::default());
+    let bus = bus.start().await.unwrap();
+    bus.shutdown(Duration::from_secs(20)).await.unwrap();
+    let lines = LINES.all().into_iter();
+    let warnings = lines.filter(|line| line.contains("message=settings for"));
+    warnings.collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_that_say_nothing_to_anything_are_told_of_once() {
+    let _turn = TURN.lock().await;
+    let records = "records = { keep = '1d', keep_max = 9, outbox_max = 8 }";
+    let calendars = "
+        calendars = { used = '2026-12-25', idle = '2026-12-26', lazy = '2026-12-27' }
+        schedules.daily = { queue = 'a', when = 'every 1h', exclude = 'used' }";
+    for (settings, expected) in [
+        (
+            records,
+            ["journal", "\"records.keep, records.keep_max\""].as_slice(),
+        ),
+        (calendars, &["calendars", "\"idle, lazy\"", "many=2"]),
+        ("", &[]),
+    ] {
+        let warnings = warnings(settings).await;
+        assert_eq!(warnings.len(), expected.len().min(1), "{warnings:#?}");
+        let said = warnings.concat();
+        assert!(expected.iter().all(|words| said.contains(words)), "{said}");
+    }
+}

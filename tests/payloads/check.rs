@@ -126,8 +126,16 @@ async fn what_schedules_will_push_is_checked_as_well(world: World) {
 
     let of_queue = check.clone().queue("orders").run().await.unwrap();
     assert_eq!((of_queue.failed, of_queue.without_handler.len()), (3, 0));
-    let of_another = check.queue("mails").run().await.unwrap();
+    let of_another = check.clone().queue("mails").run().await.unwrap();
     assert_eq!(of_another, PayloadReport::default());
+
+    // However many schedules push elsewhere.
+    for number in 0..8 {
+        let name = format!("of-nobody-{number}");
+        schedules.set(&name, often("nobodys")).await.unwrap();
+    }
+    let limited = check.queue("orders").limit(1).run().await.unwrap();
+    assert_eq!(limited.failed, 3, "{limited:?}");
 }
 
 /// As it was pushed, or as it was updated since, by a build that may know the version or not.

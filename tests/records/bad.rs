@@ -47,6 +47,8 @@ struct State {
     loads: Vec<usize>,
     /// The names of the outboxes.
     outboxes: BTreeSet<String>,
+    /// The names of those whose records are refused.
+    refused: BTreeSet<String>,
     prunes: usize,
     is_closed: bool,
 }
@@ -61,6 +63,13 @@ impl Bad {
     pub(crate) fn next_load_waits(&self, span: Duration) {
         let mut state = self.state.lock().expect("no test panics in there");
         state.load_waits = Some(span);
+    }
+
+    /// Whatever has records of these outboxes is refused.
+    #[allow(dead_code)] // those of the bus need it not
+    pub(crate) fn refuse(&self, outboxes: impl IntoIterator<Item = String>) {
+        let mut state = self.state.lock().expect("no test panics in there");
+        state.refused = outboxes.into_iter().collect();
     }
 
     /// How many records each load brought, also those that failed.
@@ -153,6 +162,11 @@ impl Journal for Bad {
         let names = batches.iter().map(|it| it.outbox.clone());
         state.outboxes.extend(names);
         let waits = state.load_waits.take();
+        let is_refused = |it: &Batch| state.refused.contains(&it.outbox);
+        if batches.iter().any(is_refused) {
+            let error = Error::new(ErrorKind::Invalid, "the journal takes in no such records");
+            return Box::pin(async move { Err(error) });
+        }
         drop(state);
         let under_way = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_under_way.fetch_max(under_way, Ordering::SeqCst);

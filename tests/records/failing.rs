@@ -48,6 +48,44 @@ async fn an_outbox_that_fails_holds_up_no_other_one() {
     }
 }
 
+/// Whether it is the first of those that are carried together or not, and whether more wait than one
+/// load takes.
+#[tokio::test(start_paused = true)]
+async fn records_that_the_journal_refuses_hold_up_no_other_outbox() {
+    for (many, records) in [(1, 3), (40, 3), (40, 1_500)] {
+        let world = World::new();
+        let (outboxes, ids) = outboxes(many, records, world.store.now_us());
+        let refused: Vec<_> = outboxes.keys().step_by(16).take(2).cloned().collect();
+        let store = Deaf::with(&world.store, outboxes);
+        // By the names that they have in the journal.
+        let names = refused.iter().map(|outbox| format!("store/{outbox}"));
+        world.journal.refuse(names);
+        let builder = world.builder(prompt());
+        let builder = builder.shared_store(Arc::clone(&store) as _);
+        let (bus, _) = world.start(builder).await;
+        bus.advance(secs(60)).await;
+        let waiting = refused.len() * records as usize;
+        assert_eq!(store.waiting(), waiting, "{many} {records}");
+        assert_eq!(world.journal.all().await.len(), ids.len() - waiting);
+        let seen = status(&bus);
+        let told = seen
+            .last_error
+            .as_ref()
+            .is_some_and(|it| it.contains("no such records"));
+        assert!(told, "{seen:?}");
+        let loads = world.journal.loads().len();
+        bus.advance(secs(60)).await;
+        let more = world.journal.loads().len() - loads;
+        assert!(more <= 100, "it is tried {more} times in a minute");
+
+        world.journal.refuse([]);
+        bus.advance(secs(10)).await;
+        assert_eq!(store.waiting(), 0, "{many} {records}");
+        assert_eq!(world.journal.all().await.len(), ids.len());
+        assert_eq!(status(&bus).away_since, None);
+    }
+}
+
 /// At the start, at the interval, while some fail, and when the journal has been away.
 #[tokio::test(start_paused = true)]
 async fn a_look_into_many_outboxes_holds_up_no_busy_one() {

@@ -101,11 +101,16 @@ impl Cluster {
         &self.nodes[number]
     }
 
-    /// The number of the node that is master of a slot, as one that lives sees it.
+    /// The number of the node that is master of a slot, as one that lives sees it. On a busy machine a
+    /// master may be missed for a moment.
     pub(crate) fn master_of(&self, slot: u16) -> usize {
-        let mut living = self.nodes.iter().filter(|node| node.is_alive());
-        let master = living.find_map(|node| self.master_by(node, slot));
-        master.unwrap_or_else(|| panic!("nobody serves slot {slot}"))
+        let mut master = None;
+        wait_until("a master serves the slot", || {
+            let mut living = self.nodes.iter().filter(|node| node.is_alive());
+            master = living.find_map(|node| self.master_by(node, slot));
+            master.is_some()
+        });
+        master.expect("it was there")
     }
 
     /// Waits until every living node names another master of a slot than this one.
@@ -332,7 +337,9 @@ fn spawn(home: &Home, port: u16, needs_all: bool) -> Process {
 fn serves(line: &str, slot: u16) -> bool {
     let mut words = line.split(' ');
     let flags = words.nth(2).unwrap_or_default();
-    let is_master = flags.contains("master") && !flags.contains("fail");
+    // `nofailover` is a flag as well.
+    let is_gone = flags.split(',').any(|flag| flag.starts_with("fail"));
+    let is_master = flags.contains("master") && !is_gone;
     let mut ranges = words.skip(5).filter(|word| !word.starts_with('['));
     is_master
         && ranges.any(|range| {

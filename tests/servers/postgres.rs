@@ -154,6 +154,37 @@ impl Postgres {
         });
     }
 
+    /// Starts a standby of it, from a copy of its data; it is stopped meanwhile.
+    #[allow(dead_code)] // of those who take this in, one needs it
+    pub(crate) fn standby(&mut self) -> Self {
+        self.process.signal("INT"); // by then its data are whole
+        wait_until("the server has ended", || self.process.has_ended());
+        let (home, mut options) = (Home::new(), self.options.clone());
+        let mut copy = Command::new("cp");
+        output(
+            copy.arg("-a")
+                .arg(self.folder().join("data"))
+                .arg(home.path()),
+        );
+        fs::write(home.path().join("data/standby.signal"), "").expect("a file");
+        if is_root() {
+            let mut chown = Command::new("chown");
+            output(chown.args(["-R", "postgres:"]).arg(home.path()));
+        }
+        self.restart();
+        options.more.push(format!(
+            "primary_conninfo=host=127.0.0.1 port={} user=duly password={PASSWORD}",
+            self.port
+        ));
+        let (port, process) = launch(&home, &options, None);
+        Self {
+            options,
+            port,
+            process,
+            home,
+        }
+    }
+
     /// `SIGSTOP` to every process of it: connections stay, and nothing is answered.
     pub(crate) fn stop_process(&self) {
         self.signal_all("STOP");

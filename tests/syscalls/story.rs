@@ -277,6 +277,15 @@ impl Story {
             Some((_, Outcome::Dropped | Outcome::Cancelled)) => EventState::Cancelled,
             Some((_, Outcome::Acked)) => EventState::Done,
             Some((_, Outcome::Discarded)) => EventState::Discarded,
+            // It had started by a reschedule that was never written, so it is due when it was before.
+            Some((attempt, Outcome::LeaseLost))
+                if attempt < ATTEMPTS
+                    && self.far
+                    && self.may_be(Ask::Reschedule)
+                    && !self.is(Ask::Reschedule) =>
+            {
+                EventState::Scheduled
+            }
             Some((_, Outcome::Buried | Outcome::LeaseLost)) => EventState::Dead,
             Some(_) => return Some("ends with what is no end"),
             None if self.far && !self.is(Ask::Reschedule) => EventState::Scheduled,

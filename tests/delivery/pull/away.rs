@@ -162,6 +162,35 @@ async fn a_queue_that_comes_first_is_waited_for_although_its_store_is_slower() {
     }
 }
 
+/// The store has done the fetch, so what it brings late is nobody's until it goes back.
+#[tokio::test(start_paused = true)]
+async fn a_fetch_that_does_not_answer_keeps_nobody_from_the_next_queue_and_loses_nothing() {
+    let world = World::memory();
+    let way = Faulty::to(&world.store);
+    let (bus, low) = faulty(&world, &way).await;
+    let high = bus.queue_named::<u64>("high").unwrap();
+    low.push(1, When::Now).await.unwrap();
+    let late = high.event(2).attempts(1).push().await.unwrap().id();
+    let mut left = 1;
+    way.meets(move |bucket, op| match op {
+        StoreOp::Fetch(_) if bucket.queue.as_str() == "high" && left > 0 => {
+            left -= 1;
+            Fault::Held(secs(8))
+        }
+        _ => Fault::None,
+    });
+    let from = bus.now();
+    let queues = [high.name().clone(), low.name().clone()];
+    let request = bus.lease_from(&queues, 1, secs(60)).wait(secs(9));
+    let leased = request.send().await.unwrap();
+    assert_eq!(leased[0].event().payload.bytes, b"1");
+    let took = bus.now().since(from);
+    assert!(took <= ms(600), "{took:?}");
+    let leased = high.lease(1, secs(60)).wait(secs(9)).send().await.unwrap();
+    assert_eq!((leased[0].id(), leased[0].attempt()), (late, 1));
+    assert!(bus.now().since(from) <= ms(8_100));
+}
+
 /// What the other buckets have is leased already, for as long as the caller says.
 #[tokio::test(start_paused = true)]
 async fn a_bucket_that_does_not_answer_keeps_nothing_that_others_have_leased() {

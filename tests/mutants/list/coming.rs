@@ -5,7 +5,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Metrics.bug(
         "depth-added-up-in-a-process",
         "two buses of a process report a queue of their store twice",
-        &[put("tell_shares", "$most.«max»", "add")],
+        &[put("depth::sum", "or_default().«max»", "add")],
         coming("each_node_of_a_store_reports_all_that_is_in_its_queues"),
     ),
     Metrics.bug(

@@ -7,7 +7,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "embedded: the store goes on after the first I/O error",
         &[
             put("Shared::stop", "self.stop.get_or_init", "&"),
-            put("Shared::stop", "$stop })«»;", "()"),
+            put("Shared::stop", "clone(&$stop))«»;", "()"),
             drop("Pending::abandon", "self.end(&mut $state)"),
         ],
         embedded("after_a_failed_commit_nothing_is_acknowledged_any_more"),
@@ -143,7 +143,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a page of damaged records alone is taken for the end of its outbox",
         &[put(
             "WaitingPages::next",
-            "last <= self.after",
+            "last <= $after",
             "records.is_empty()",
         )],
         redis_store("a_page_of_damaged_records_alone_hides_none_of_the_others"),

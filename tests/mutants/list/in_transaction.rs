@@ -114,8 +114,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "an event whose id is too old and that was pushed before a restore goes on under another id",
         &[put(
             "relay::push::out_of_time",
-            "if «!$page.items.is_empty()»",
-            "false && $page.items.is_empty()",
+            "match «has_any($records).await»",
+            "has_any($records).await.map(|_| false)",
         )],
         outbox("what_a_restored_backup_has_again_is_handled_once"),
     ),

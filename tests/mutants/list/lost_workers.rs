@@ -1,4 +1,6 @@
-use super::{always, delivery, drop, loom, never, put, redis_faults, redis_store, store_contract};
+use super::{
+    always, delivery, drop, lib, loom, never, put, redis_faults, redis_store, store_contract,
+};
 use crate::mutant::{Mutant, Promise::LostWorkers};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -215,7 +217,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     LostWorkers.bug(
         "blocked-runtime-keeps-leases-for-ever",
         "a node whose runtime is blocked keeps its leases beyond every timeout",
-        &[put("RuntimeWatch::wait", "«true», Ordering", "false")],
+        &[put(
+            "Consumers::steer",
+            "$since.elapsed() «>= $kept»",
+            "> Duration::MAX",
+        )],
         redis_faults("a_runtime_that_is_blocked_beyond_every_timeout_leaves_its_events_to_others"),
+    ),
+    LostWorkers.bug(
+        "forgotten-node-keeps-what-it-had-fetched",
+        "a node of which the store has forgotten what it fetched starts it all the same",
+        &[never(
+            "Node::replied",
+            "$held.leases > 0 && ($holding.last < $held.last || $other)",
+        )],
+        lib("a_node_that_the_store_has_forgotten_starts_nothing_that_it_had_fetched"),
     ),
 ];

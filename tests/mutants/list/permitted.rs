@@ -71,7 +71,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "server-mark-of-anybody",
         "an event is shown under the id that its header says",
         &[put(
-            "dead::known_id",
+            "respawn_notes::known_id",
             "$noted.contains(&$id)«»",
             "|| $noted.is_empty()",
         )],
@@ -112,8 +112,58 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-republish-beside-a-respawn",
         "a republish leaves what a respawn has put back meanwhile",
-        &[never("Replaced::end", "$ended == $events.len() && $..")],
+        &[put(
+            "EndStep::successors",
+            "$noted = «respawn_notes::of($..).await?»",
+            "Vec::new()",
+        )],
         server("a_republish_ends_what_a_respawn_puts_back_meanwhile"),
+    ),
+    Served.bug(
+        "server-end-before-the-note-goes",
+        "what a respawn pushes while its note goes stays beside the end of its job",
+        &[put(
+            "EndStep::successors",
+            "$noted.into_iter().filter(|_| «!$was_leased»)",
+            "false",
+        )],
+        server("what_a_respawn_pushes_until_its_note_goes_is_ended"),
+    ),
+    Served.bug(
+        "server-cut-stream-loses-leases",
+        "what a stream that is cut was sent comes back though its consumer goes on",
+        &[put("cut_leases::give_back", "«CUT_REST»", "Duration::ZERO")],
+        server("what_a_stream_did_not_settle_comes_back"),
+    ),
+    Served.bug(
+        "server-cut-seen-late",
+        "what is extended before the server sees that a stream is cut comes back",
+        &[put(
+            "cut_leases::give_back",
+            "|| «$now.checked_sub($..).unwrap_or($now)»",
+            "$now",
+        )],
+        server("what_a_stream_did_not_settle_comes_back"),
+    ),
+    Served.bug(
+        "server-note-cannot-go",
+        "where a note cannot be removed, what was respawned stays beside the end of its job",
+        &[put(
+            "EndStep::successors",
+            "$forgotten = «respawn_notes::forget($..).await»",
+            "Ok(respawn_notes::forget(self.call, self.known).await?)",
+        )],
+        server("what_a_respawn_pushes_is_ended_though_its_note_cannot_go"),
+    ),
+    Served.bug(
+        "server-drain-in-its-rest",
+        "a stream that waits for its token's next window does not see that it is drained",
+        &[put(
+            "LeaseStream::step",
+            "() = «self.in_flight.draining.cancelled()» => {}",
+            "std::future::pending()",
+        )],
+        server("each_message_of_a_stream_counts"),
     ),
     Served.bug(
         "server-reply-of-a-lost-lease",

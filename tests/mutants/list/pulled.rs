@@ -55,7 +55,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a puller takes from a later queue before it is known that an earlier one has nothing",
         &[put(
             "Puller::is_its_turn",
-            "$queue: usize $... may_have($now, $caller, *$at)«»",
+            "$queue: usize $... may_have($now, $caller, (*$at, true))«»",
             "|| *$at != $queue",
         )],
         delivery("a_queue_that_comes_first_is_waited_for_although_its_store_is_slower"),

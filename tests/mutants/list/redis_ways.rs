@@ -1,7 +1,7 @@
-use super::{drop, lib, never, put, redis_store, store_contract};
+use super::{drop, later, lib, never, put, redis_store, store_contract};
 use crate::mutant::{
     Mutant,
-    Promise::{Accepted, Ids, Metrics, NeverEarly, Punctual, Records},
+    Promise::{Accepted, Ids, LostWorkers, Metrics, NeverEarly, Punctual, Records},
 };
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -180,6 +180,34 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[put("replace_one", "($replaces or not «hold_left($id, $it, read_body($id))»)", "false")],
         redis_store("a_unique_key_stays_reserved_whoever_pushes_it_before_the_settle_is_repeated"),
     ),
+    Ids.bug(
+        "redis-reserved-anew-by-each-push",
+        "Redis: a unique key that a settle which failed has left is reserved from the push that meets it on",
+        &[put("reserved_until", "$period and $... and «math.floor($...)» + $period", "now_ms")],
+        redis_store("a_unique_key_that_a_settle_has_left_is_reserved_from_its_end_on"),
+    ),
+    Metrics.bug(
+        "redis-ready-beside-a-call-that-failed",
+        "Redis: events count as ready of which a call that failed has written the entries alone",
+        &[put("state.lua", "(«$changed» and 0 or $by)", "true")],
+        redis_store("a_script_that_fails_after_any_of_its_writes_is_repeated"),
+    ),
+    Accepted.bug(
+        "redis-page-opened-before-what-has-moved-leaves",
+        "Redis: a move takes a page apart before what it has read before it has left the delay set",
+        &[put(
+            "move_due.lua",
+            "write_moved() open_part($page, $part)",
+            "open_part($page, $part) write_moved()",
+        )],
+        redis_store("a_page_that_is_opened_loses_no_event_to_what_calls_that_failed_have_left"),
+    ),
+    NeverEarly.bug(
+        "redis-member-leads-to-a-part-like-it",
+        "Redis: a member of the delay set leads to a part of other events within it",
+        &[put("lua::part_of", "«and member_of($page, $part) == $member» or", "")],
+        redis_store("a_member_that_a_push_has_left_moves_no_part_within_it"),
+    ),
     Records.bug(
         "redis-settle-fails-behind-its-writes",
         "Redis: a settle meets a key of a wrong type when it has written its records",
@@ -197,5 +225,71 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Redis: leases that a settle which failed has ended count while others have deadlines",
         &[put("reap.lua", "if $timed and «$node.timed ~= $its» then", "false")],
         redis_store("leases_that_a_settle_has_ended_count_no_more_after_a_reap"),
+    ),
+    LostWorkers.bug(
+        "redis-forgotten-node-not-told",
+        "Redis: a fetch tells itself as the last one of its node that was known before",
+        &[put("fetch.lua", "last = «$node.last»", "tonumber(ARGV.request)")],
+        redis_store("a_node_that_was_reaped_learns_of_it_also_when_it_was_forgotten"),
+    ),
+    Metrics.bug(
+        "redis-number-of-a-lease-taken-for-that-of-an-entry",
+        "Redis: events count as not ready whose lease was by a request of some number",
+        &[put(
+            "state.lua",
+            "$changed = «$state:byte() == 82 and $state:sub(46) == u64(entry)»",
+            "$state:find(u64(entry), 1, true)",
+        )],
+        redis_store("a_lease_of_a_request_with_the_number_of_a_call_that_failed_is_no_entry_of_it"),
+    ),
+    Metrics.bug(
+        "redis-start-of-a-page-taken-for-a-number",
+        "Redis: how a page begins is taken for the number of an entry",
+        &[put(
+            "state.lua",
+            "«$state:sub($at + 20, $at + 27) == u64(entry)»",
+            "$state:find(u64(entry), 1, true)",
+        )],
+        redis_store("how_a_page_begins_is_no_number_of_an_entry"),
+    ),
+    Metrics.bug(
+        "redis-page-noted-by-what-was-written-before",
+        "Redis: a push that changes a page twice notes the second change by the number of the first",
+        &[put("keep_counts", "if «$by» then $entry = $entry + 1", "false")],
+        redis_store("a_page_that_one_push_changes_twice_is_noted_by_what_it_changes"),
+    ),
+    Metrics.bug(
+        "redis-fetch-notes-what-was-scheduled",
+        "Redis: a fetch notes an event that was scheduled as one that was ready",
+        &[put(
+            "take_due",
+            "$given.field = $given.field or «$held[$count] == $members[$i] and $members[$i] or nil»",
+            "$held[1]",
+        )],
+        redis_store("a_fetch_notes_an_event_that_was_ready_and_not_one_beside_it"),
+    ),
+    Metrics.bug(
+        "redis-second-failure-counts-the-first-again",
+        "Redis: what a call that failed has left is counted by each that fails after it",
+        &[drop("state.lua", r#"call("HSET", META, "counts", $...)"#)],
+        redis_store("what_is_ready_is_counted_after_two_calls_that_failed"),
+    ),
+    Metrics.bug(
+        "redis-newer-event-in-two-places-counted-by-each-fetch",
+        "Redis: each fetch counts an event once less that is in two places and that it cannot read",
+        &[put("take_due", r#"$waiting «and $its ~= "newer"» then"#, "")],
+        redis_store("what_only_a_newer_duly_reads_is_counted_once_in_two_places"),
+    ),
+    Metrics.bug(
+        "redis-events-of-a-page-counted-before-it-is-there",
+        "Redis: events of a scheduled page are counted where a push has failed to schedule it",
+        &[later(
+            "lua::write",
+            r#"write_all("ZADD", DELAY"#,
+            r#"write_all("ZADD", SIZES"#,
+        )],
+        redis_store(
+            "nothing_is_scheduled_any_more_when_all_was_due_whatever_a_call_that_failed_has_left",
+        ),
     ),
 ];

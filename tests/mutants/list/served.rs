@@ -250,7 +250,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "what a command does to a queue is in no audit",
         &[drop(
             "Store::set_queue",
-            r#"self.audit("rate of queue set", $queue).await?"#,
+            r#"self.audit_done("rate of queue set", $queue).await"#,
         )],
         server("every_command_that_changes_something_leaves_a_line"),
     ),

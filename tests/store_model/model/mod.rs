@@ -80,6 +80,7 @@ pub(crate) struct Model {
     /// How many were over before the operation.
     before: usize,
     /// Whether what has expired makes a bucket forget before the operation, and not when that is done.
+    /// Such a store has no push forget what has reached the greatest age either.
     forgets_first: bool,
     forgotten: Option<Timestamp>,
     forgotten_ahead: Option<Timestamp>,
@@ -261,6 +262,9 @@ impl Model {
     pub(crate) fn push(&mut self, new: &[NewEvent]) -> Reply {
         self.exists = true;
         self.heal();
+        if !self.forgets_first {
+            self.forget_while(|_, age| age >= WINDOW.max_age);
+        }
         Reply::Pushed(new.iter().map(|new| self.push_one(new)).collect())
     }
 
