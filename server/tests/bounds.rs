@@ -304,8 +304,8 @@ async fn large_responses_that_nobody_reads_go_the_idlest_first() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_of_streams_that_nobody_reads_take_little() {
     const EVENTS: usize = 16;
-    // Without a bound they take a third of a GiB; a token has an eighth.
-    const STREAMS: usize = 16;
+    // Without a bound they take two thirds of a GiB; a token has an eighth.
+    const STREAMS: usize = 32;
     // Nothing else ends them while the test runs.
     let world = World::start_with(Place::Embedded, "[limits]\nwrite_timeout_s = 3600").await;
     let payload = "x".repeat(1_000_000);
@@ -329,7 +329,7 @@ async fn messages_of_streams_that_nobody_reads_take_little() {
         unread.push(stream);
     }
     let grown = resident_bytes().saturating_sub(before);
-    assert!(grown < 240 << 20, "{grown} bytes more");
+    assert!(grown < 400 << 20, "{grown} bytes more");
     let mut cut = Vec::new();
     let read = unread[0].read_to_end(&mut cut);
     let read = tokio::time::timeout(Duration::from_secs(60), read).await;
