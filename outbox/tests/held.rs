@@ -22,6 +22,7 @@ use crate::load::number;
 use crate::servers::{Postgres, PostgresOptions};
 use crate::world::{client, eventually};
 
+mod ends;
 mod reads;
 mod view;
 

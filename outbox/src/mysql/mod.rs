@@ -7,6 +7,7 @@
 
 mod deferred;
 mod identity;
+mod read_start;
 mod rows;
 mod session;
 pub(crate) mod source;

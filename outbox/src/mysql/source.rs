@@ -8,9 +8,11 @@ use futures_util::future::BoxFuture;
 use sqlx::mysql::MySqlConnectOptions;
 use tokio::time::Instant;
 
+use crate::mysql::read_start::ReadStart;
 use crate::mysql::session::{MysqlSession, READ_ONLY};
 use crate::mysql::sql::{NOW, Statement, done_by_events};
 use crate::mysql::{deferred, rows};
+use crate::relay::ends::EndsStart;
 use crate::relay::source::{
     Closing, DeferredRow, Ends, LIMIT, Settling, Source, StoredLimit, TakeReply, Waiting,
 };
@@ -22,10 +24,6 @@ const COUNTED_MAX: u32 = 100_000;
 /// The most ends that one statement deletes, and the most statements of one sweep.
 const DONE_MAX: u32 = 1_000;
 const DONE_ROUNDS: u32 = 10;
-/// A read of the whole table may take a part of the time that is one of so many.
-const WHOLE_PAUSE: u32 = 10;
-/// What was passed for so long is not read again but by a read of the whole table.
-const BEHIND_FOR: Duration = Duration::from_secs(1);
 /// An outbox in a database.
 pub(crate) struct MysqlSource {
     pub(super) session: MysqlSession,
@@ -36,61 +34,20 @@ pub(crate) struct MysqlSource {
     /// The keys of the page that is being pushed.
     taken: Option<Vec<i64>>,
     start: ReadStart,
+    ends_start: EndsStart,
     list_limit: ListLimit,
     deferred_limit: ListLimit,
-}
-
-/// Where a read of the rows begins.
-///
-/// A snapshot that somebody holds keeps deleted rows from being removed, and each read of the whole
-/// table passes them. So when such reads are slow there are few of them, and the others begin behind
-/// what was passed; a row with a smaller number, which has been committed late, waits for one of the
-/// few.
-#[derive(Debug)]
-struct ReadStart {
-    whole_at: Instant,
-    /// What was passed, and when: a while ago, and lately.
-    passed: [(Instant, i64); 2],
-}
-
-impl ReadStart {
-    fn new(now: Instant) -> Self {
-        Self {
-            whole_at: now,
-            passed: [(now, 0); 2],
-        }
-    }
-
-    /// Returns behind which number to read.
-    fn behind(&self, now: Instant) -> i64 {
-        if now >= self.whole_at {
-            0
-        } else {
-            self.passed[0].1
-        }
-    }
-
-    /// Notes how long a read of the whole table has taken.
-    fn whole(&mut self, began: Instant, now: Instant) {
-        self.whole_at = now + (now - began) * WHOLE_PAUSE;
-    }
-
-    /// Notes that the rows up to this one were passed, as far as they were committed.
-    fn passed(&mut self, n: i64, now: Instant) {
-        if now >= self.passed[1].0 + BEHIND_FOR {
-            self.passed = [self.passed[1], (now, n)];
-        }
-    }
 }
 
 impl MysqlSource {
     pub(crate) fn new(options: MySqlConnectOptions) -> Self {
         Self {
+            start: ReadStart::new(options.clone(), Instant::now()),
+            ends_start: EndsStart::new(),
             session: MysqlSession::new(options),
             server: String::new(),
             own: format!("{:016x}", fastrand::u64(..)),
             taken: None,
-            start: ReadStart::new(Instant::now()),
             list_limit: ListLimit::new(),
             deferred_limit: ListLimit::new(),
         }
@@ -123,17 +80,19 @@ impl MysqlSource {
     async fn take_rows(&mut self) -> Result<TakeReply> {
         self.taken = None;
         self.open().await?;
-        let began = Instant::now();
-        let behind = self.start.behind(began);
-        let limit = self.list_limit.take();
-        let find = rows::find(&self.own, behind, limit);
-        let mut found = self.session.run(format!("{READ_ONLY}; {find}")).await?;
-        self.session.leave_read_only(&found)?;
-        found.remove(0);
-        if behind == 0 {
-            self.start.whole(began, Instant::now());
+        if let Some(found) = self.start.found_beside()
+            && let rows @ TakeReply::Rows(_) = self.take_found(&found, found.len()).await?
+        {
+            return Ok(rows);
         }
-        let keys = rows::read_keys(&found)?;
+        let limit = self.list_limit.take();
+        let found = self.list(limit).await?;
+        self.take_found(&found, limit).await
+    }
+
+    /// Claims listed rows, as many as a page has, and reads them.
+    async fn take_found(&mut self, found: &[TextRow], limit: usize) -> Result<TakeReply> {
+        let keys = rows::read_keys(found)?;
         self.list_limit.listed(limit, found.len(), keys.len());
         if keys.is_empty() {
             return Ok(TakeReply::Nothing);
@@ -147,6 +106,21 @@ impl MysqlSource {
         }
         self.taken = Some(keys);
         Ok(TakeReply::Rows(rows))
+    }
+
+    /// Lists rows that may be claimed, with their sizes.
+    async fn list(&mut self, limit: usize) -> Result<Vec<TextRow>> {
+        let began = Instant::now();
+        let own = &self.own;
+        let behind = self.start.begin(began, || rows::find(own, 0, limit));
+        let find = rows::find(own, behind, limit);
+        let mut found = self.session.run(format!("{READ_ONLY}; {find}")).await?;
+        self.session.leave_read_only(&found)?;
+        found.remove(0);
+        if behind == 0 {
+            self.start.read_whole(began, Instant::now());
+        }
+        Ok(found)
     }
 
     async fn close_page(&mut self, closing: Closing) -> Result<bool> {
@@ -186,7 +160,7 @@ impl MysqlSource {
     }
 
     async fn count(&mut self) -> Result<Waiting> {
-        let behind = self.start.behind(Instant::now());
+        let behind = self.start.counted_behind(Instant::now());
         let sql = format!(
             "select count(*), greatest(coalesce({NOW} - min(at), 0), 0), \
              coalesce(sum(is_deferred), 0), (select count(*) from \
@@ -215,18 +189,23 @@ impl MysqlSource {
             let sql = format!("replace into duly_done_limit values ({})", moved.values());
             self.run(sql).await?;
         }
-        let before = before.as_millis();
-        let old =
-            format!("select event from duly_done where at < {before} order by at limit {DONE_MAX}");
         for _ in 0..DONE_ROUNDS {
-            let found = self.run(old.clone()).await?;
+            let old = format!(
+                "select event, at from duly_done where at >= {} and at < {} order by at limit {DONE_MAX}",
+                self.ends_start.from().as_millis(),
+                before.as_millis()
+            );
+            let found = self.run(old).await?;
             let is_last = found.len() < DONE_MAX as usize;
-            let events = found.into_iter().flatten().flatten();
-            let events: Vec<String> = events.collect();
+            let text = |row: &TextRow, at: usize| row.get(at).cloned().flatten();
+            let last = found.last().and_then(|row| text(row, 1)?.parse().ok());
+            let last = last.map(Timestamp::from_millis).filter(|_| !is_last);
+            let events: Vec<_> = found.iter().filter_map(|row| text(row, 0)).collect();
             if !events.is_empty() {
                 let delete = format!("delete o from {}", done_by_events(&events));
                 self.transaction(vec![delete.into()]).await?;
             }
+            self.ends_start.deleted(last.unwrap_or(before));
             if is_last {
                 return Ok(false);
             }
@@ -308,7 +287,9 @@ impl Source for MysqlSource {
     }
 
     fn ends(&mut self) -> BoxFuture<'_, Result<Ends>> {
-        let sql = format!("select {NOW}, (select min(at) from duly_done), {LIMIT}");
+        let from = self.ends_start.begin(Instant::now()).as_millis();
+        let sql =
+            format!("select {NOW}, (select min(at) from duly_done where at >= {from}), {LIMIT}");
         Box::pin(async move { read_ends(&self.run(sql).await?) })
     }
 
@@ -318,26 +299,5 @@ impl Source for MysqlSource {
         moved: Option<StoredLimit>,
     ) -> BoxFuture<'_, Result<bool>> {
         Box::pin(self.delete_done(before, moved))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slow_reads_of_the_whole_table_are_few() {
-        let now = Instant::now();
-        let mut start = ReadStart::new(now);
-        let after = |ms| now + Duration::from_millis(ms);
-        assert_eq!(start.behind(now), 0);
-        start.passed(700, after(1_000));
-        start.passed(800, after(1_500));
-        start.passed(900, after(2_000));
-        start.whole(now, after(1));
-        assert_eq!(start.behind(after(11)), 0, "a quick one is worth each time");
-        start.whole(after(2_000), after(2_100));
-        assert_eq!(start.behind(after(3_099)), 700, "passed for a second");
-        assert_eq!(start.behind(after(3_100)), 0);
     }
 }

@@ -7,10 +7,8 @@ use crate::postgres::session::{bytes, text};
 use crate::postgres::step::{STEPS_IN_PART, Step};
 use crate::relay::source::Closing;
 
-/// Whatever the database's defaults are: the plans are those of the indexes, and each statement sees
-/// what is committed when it begins.
-const BEGIN: &str = "begin isolation level read committed; set local jit = off; set local enable_seqscan = off; \
-                     set local enable_bitmapscan = off";
+/// Each statement sees what is committed when it begins.
+const BEGIN: &str = "begin isolation level read committed";
 /// Once a claim is on the disk, so are the commits of the rows that it reads: none is pushed that an end
 /// of the server may still lose, where commits do not wait for the disk.
 const FLUSHED: &str = "set local synchronous_commit = local";

@@ -6,8 +6,7 @@ use crate::postgres::session::{bytes, text};
 use crate::relay::source::{CLAIM, DeferredRow, GROUPS_MAX, PAGE_BYTES, Settling};
 use crate::session::{TextRow, unhex, unreadable};
 
-const BEGIN: &str =
-    "begin isolation level read committed; set local jit = off; set local enable_seqscan = off";
+const BEGIN: &str = "begin isolation level read committed";
 
 /// Returns the statement that lists the groups behind a name: each is one step through the index.
 pub(crate) fn groups(behind: &str) -> String {
@@ -33,10 +32,13 @@ pub(crate) fn read_groups(texts: &[TextRow]) -> Result<Vec<String>> {
 /// one has, and read them.
 pub(crate) fn take(own: &str, group: &str, behind: i64, limit: usize) -> String {
     let (group, seconds) = (text(group), CLAIM.as_secs());
+    // Of the index of groups the rows of this one, from `behind` on: by the primary key the server would
+    // walk those of all.
     // A row that another one has locked is not the next, and those behind it are not, either.
     format!(
         "{BEGIN}; with listed as materialized (select key from duly_outbox_deferred \
-             where bucket = {group} and key > {behind} order by key limit {limit}), \
+             where (bucket, key) > ({group}, {behind}::bigint) and bucket <= {group} \
+             order by bucket, key limit {limit}), \
          locked as materialized (select d.key, d.repeated, octet_length(d.event) as bytes, \
              d.holder in ('', '{own}') or d.until <= clock_timestamp() \
                  or d.until > clock_timestamp() + interval '1 minute' as is_free \

@@ -19,6 +19,7 @@ pub(crate) mod step;
 pub(crate) mod sweep;
 #[cfg(feature = "tokio-postgres")]
 pub(crate) mod tokio_postgres;
+mod waiting;
 
 /// The statements of a transaction of the user's, by tokio-postgres.
 #[cfg(feature = "tokio-postgres")]

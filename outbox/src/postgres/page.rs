@@ -41,17 +41,17 @@ pub(crate) fn late_after((xid, n): (u64, u64)) -> String {
     format!("o.n > case when late.xid = '{xid}'::xid8 then {n}::bigint else -1 end")
 }
 
-/// Returns the condition of the rows of `table` that `step` has not passed, of transactions that have
+/// Returns the condition of the rows `o` that `step` has not passed, of transactions that have
 /// begun since its `done` was taken.
 ///
 /// It is one bound of the index. Of two a server takes the first as the place to begin at, and that
 /// may be before all that a partition holds.
-pub(crate) fn behind(step: &Step, table: &str) -> String {
+pub(crate) fn behind(step: &Step) -> String {
     let (from, (xid, n)) = (step.done.xmax(), step.passed);
     if xid < from {
-        format!("{table}.xid >= '{from}'::xid8")
+        format!("o.xid >= '{from}'::xid8")
     } else {
-        format!("({table}.xid, {table}.n) > ('{xid}'::xid8, {n}::bigint)")
+        format!("(o.xid, o.n) > ('{xid}'::xid8, {n}::bigint)")
     }
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn select(claim: &Step, limit: usize) -> String {
             let late: Vec<_> = late.map(|late| format!("'{late}'")).collect();
             let newer = format!(
                 "{} and o.xid < '{}'::xid8 and pg_visible_in_snapshot(o.xid, '{reading}'::pg_snapshot)",
-                behind(claim, "o"),
+                behind(claim),
                 reading.xmax(),
             );
             (late.join(","), newer)

@@ -74,6 +74,16 @@ impl FromStr for Snapshot {
     }
 }
 
+/// Returns the transactions `late` that ran when the snapshot `done` was taken and are visible by now,
+/// each with the rows `o` that `rows` reads of it: a look into the index. Those that still run may have
+/// many rows, of which none is visible.
+pub(crate) fn ended_since(done: &str, rows: &str) -> String {
+    format!(
+        "pg_snapshot_xip({done}) as late (xid) cross join lateral ({rows}) as o \
+         where pg_visible_in_snapshot(late.xid, pg_current_snapshot())"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,8 @@ use crate::postgres::parts::{OTHERS, PARTS};
 use crate::postgres::session::Session;
 use crate::postgres::snapshot::Snapshot;
 use crate::postgres::step::{Look, NextStep, Step, look};
-use crate::postgres::{claim, deferred, sweep};
+use crate::postgres::{claim, deferred, sweep, waiting};
+use crate::relay::ends::EndsStart;
 use crate::relay::source::{
     Closing, DeferredRow, Ends, Settling, Source, StoredLimit, TakeReply, Waiting,
 };
@@ -24,16 +25,19 @@ use crate::session::{ListLimit, SqlResult, TextRow, read_ends, unreadable};
 /// A look that takes so much longer than the quickest makes a step of what is visible, so that the
 /// next is short again.
 const LOOK_LONG: Duration = Duration::from_millis(5);
-/// As many rows are counted.
-const COUNTED_MAX: usize = 100_000;
 /// How long a request may take.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
 /// How long other relays leave a page alone: twice as long as the last one took, since a page that
 /// takes longer than it is held is pushed in vain, and between these. A look believes in up to a minute.
 const HOLD_MIN: Duration = Duration::from_secs(3);
 const HOLD_MAX: Duration = Duration::from_secs(45);
-/// The server ends it before: what is given up here would go on there, and wait for locks.
-const STATEMENT_MAX: &str = "set local statement_timeout = '20s'";
+/// What each request begins with, as no setting outlasts it. The server ends its statements in time:
+/// what is given up here would go on there, and wait for locks. And whatever the database's defaults
+/// and its statistics are, the plans are those of the indexes, one look after the other: any other
+/// plan walks what was passed and a snapshot keeps.
+const SETTINGS: &str = "set local statement_timeout = '20s'; set local jit = off; \
+                        set local enable_seqscan = off; set local enable_bitmapscan = off; \
+                        set local enable_mergejoin = off; set local enable_hashjoin = off";
 /// A write of nothing, which a server that is only read from refuses.
 const WRITE_NOTHING: &str = "delete from duly_outbox_deferred where false";
 
@@ -57,6 +61,7 @@ pub(crate) struct PostgresSource<S> {
     has_deferred: bool,
     /// When partitions with few rows were truncated.
     swept_all: Option<Instant>,
+    ends_start: EndsStart,
 }
 
 impl<S: Session + 'static> PostgresSource<S> {
@@ -73,6 +78,7 @@ impl<S: Session + 'static> PostgresSource<S> {
             own_steps: OwnSteps::default(),
             has_deferred: true,
             swept_all: None,
+            ends_start: EndsStart::new(),
         }
     }
 
@@ -81,7 +87,7 @@ impl<S: Session + 'static> PostgresSource<S> {
     }
 
     async fn request(&mut self, sql: &str) -> Result<SqlResult<Vec<TextRow>>> {
-        let sql = format!("{STATEMENT_MAX}; {sql}");
+        let sql = format!("{SETTINGS}; {sql}");
         let request = tokio::time::timeout(REQUEST_MAX, self.session.run(&sql)).await;
         request.map_err(|_| {
             let late = format!("the database of the outbox has not replied within {REQUEST_MAX:?}");
@@ -116,7 +122,7 @@ impl<S: Session + 'static> PostgresSource<S> {
     }
 
     async fn look(&mut self) -> Result<Look> {
-        let rows = self.run(look()).await?;
+        let rows = self.run(&look()).await?;
         self.must_write(&rows).await?;
         let look = rows.first().and_then(Look::read);
         look.ok_or_else(|| unreadable("state of the relays"))
@@ -231,36 +237,10 @@ impl<S: Session + 'static> PostgresSource<S> {
         let Some(step) = self.look().await?.step else {
             return Ok(Waiting::default());
         };
-        let behind = page::behind(&step, "o");
-        let late_after = page::late_after(step.passed);
-        let limit = COUNTED_MAX;
-        let done = &step.done;
-        let sql = format!(
-            "select count(*), coalesce((extract(epoch from clock_timestamp() - min(at)) \
-             * 1000)::bigint, 0) from ((select o.at from duly_outbox o where {behind} \
-             order by o.xid, o.n limit {limit}) union all \
-             (select o.at from pg_snapshot_xip('{done}'::pg_snapshot) as late (xid) \
-             cross join lateral (select * from duly_outbox o where o.xid = late.xid \
-             and {late_after} limit {limit}) as o \
-             where pg_visible_in_snapshot(late.xid, pg_current_snapshot()) limit {limit}) union all \
-             (select at from duly_outbox_deferred limit {limit})) as waiting; \
-             select count(*) from (select from duly_outbox_deferred limit {limit}) as deferred; \
-             select count(n) from (select n from duly_outbox_refused limit {limit}) as refused"
-        );
-        let rows = self.run(&sql).await?;
-        let number =
-            |row: usize, at: usize| rows.get(row)?.get(at)?.as_deref()?.parse::<i64>().ok();
-        let counts = (number(0, 0), number(0, 1), number(1, 0), number(2, 0));
-        let (Some(rows), Some(oldest), Some(deferred), Some(refused)) = counts else {
-            return Err(unreadable("count"));
-        };
-        self.has_deferred = deferred > 0;
-        Ok(Waiting {
-            rows: u64::try_from(rows).unwrap_or(0),
-            oldest: Duration::from_millis(u64::try_from(oldest).unwrap_or(0)),
-            deferred: u64::try_from(deferred).unwrap_or(0),
-            refused: u64::try_from(refused).unwrap_or(0),
-        })
+        let rows = self.run(&waiting::count(&step)).await?;
+        let waiting = waiting::read(&rows).ok_or_else(|| unreadable("count"))?;
+        self.has_deferred = waiting.deferred > 0;
+        Ok(waiting)
     }
 
     async fn sweep_rows(&mut self, before: Timestamp, moved: Option<StoredLimit>) -> Result<bool> {
@@ -286,8 +266,10 @@ impl<S: Session + 'static> PostgresSource<S> {
         if let Some(moved) = moved {
             self.run(&sweep::limit(moved)).await?;
         }
-        let deleted = self.run(&sweep::delete_done(before)).await?;
-        sweep::is_full(&deleted)
+        let delete = sweep::delete_done(self.ends_start.from(), before);
+        let last = sweep::read_last(&self.run(&delete).await?)?;
+        self.ends_start.deleted(last.unwrap_or(before));
+        Ok(last.is_some())
     }
 
     async fn check_tables(&mut self) -> Result<()> {
@@ -385,7 +367,10 @@ impl<S: Session + 'static> Source for PostgresSource<S> {
     }
 
     fn ends(&mut self) -> BoxFuture<'_, Result<Ends>> {
-        Box::pin(async move { read_ends(&self.run(&sweep::ends()).await?) })
+        Box::pin(async move {
+            let from = self.ends_start.begin(Instant::now());
+            read_ends(&self.run(&sweep::ends(from)).await?)
+        })
     }
 
     fn sweep(

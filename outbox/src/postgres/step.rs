@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::postgres::snapshot::Snapshot;
+use crate::postgres::snapshot::{Snapshot, ended_since};
 use crate::session::TextRow;
 
 /// How many steps lie in one of the two partitions before the next are written into the other.
@@ -39,7 +39,8 @@ pub(crate) struct Look {
     pub(crate) now: Snapshot,
     /// Which database this is.
     pub(crate) cluster: String,
-    /// Whether rows are visible that were not when the last step was done.
+    /// Whether rows are visible that were not when the last step was done; not looked for while rows are
+    /// being read.
     pub(crate) has_new: bool,
 }
 
@@ -57,30 +58,31 @@ pub(crate) enum NextStep {
     Push { claim: Step, is_repeated: bool },
 }
 
-/// The statement of a [`Look`]. It reads few rows, whatever has been written and passed before.
-pub(crate) const fn look() -> &'static str {
+/// Returns the statement of a [`Look`]. It reads few rows, whatever has been written and passed before.
+pub(crate) fn look() -> String {
     // A server that was restored, or promoted, has another timeline; its last checkpoint may be of
-    // before. Tables that were restored by SQL are others. Rows of transactions that still run are
-    // not visible by themselves; of those that ran when the last step was done only the ones are
-    // looked for that are over, as the others may have many.
-    "begin isolation level read committed; set local jit = off; set local enable_seqscan = off; \
-     select s.n, s.cluster, s.done, s.reading, s.passed_xid, s.passed_n, s.repeated, \
-         case when s.until > clock_timestamp() and s.until < clock_timestamp() + interval '1 minute' \
-             then s.holder end, \
-         pg_current_snapshot(), \
-         (select system_identifier from pg_control_system()) || '/' || \
-             (select oid from pg_database where datname = current_database()) || '/' || \
-             'duly_outbox'::regclass::oid || '/' || \
-             (select greatest(last.timeline_id, recovered.min_recovery_end_timeline) \
-                 from pg_control_checkpoint() as last, pg_control_recovery() as recovered), \
-         exists (select from duly_outbox o \
-             where o.xid >= coalesce(pg_snapshot_xmax(s.done), '1'::xid8)) \
-         or exists (select from pg_snapshot_xip(s.done) as late (xid), duly_outbox o \
-             where pg_visible_in_snapshot(late.xid, pg_current_snapshot()) \
-             and o.xid = late.xid), \
-         current_setting('transaction_read_only') \
-     from (select) as always left join \
-         (select * from duly_outbox_step order by n desc limit 1) as s on true; commit"
+    // before. Tables that were restored by SQL are others. What is new is not looked for while a page
+    // is being read: then nobody needs it, and what was passed of it would be in the way.
+    let late = "select from duly_outbox o where o.xid = late.xid limit 1";
+    format!(
+        "begin isolation level read committed; \
+         select s.n, s.cluster, s.done, s.reading, s.passed_xid, s.passed_n, s.repeated, \
+             case when s.until > clock_timestamp() and s.until < clock_timestamp() + interval '1 minute' \
+                 then s.holder end, \
+             pg_current_snapshot(), \
+             (select system_identifier from pg_control_system()) || '/' || \
+                 (select oid from pg_database where datname = current_database()) || '/' || \
+                 'duly_outbox'::regclass::oid || '/' || \
+                 (select greatest(last.timeline_id, recovered.min_recovery_end_timeline) \
+                     from pg_control_checkpoint() as last, pg_control_recovery() as recovered), \
+             case when s.reading is null then exists (select from duly_outbox o \
+                     where o.xid >= coalesce(pg_snapshot_xmax(s.done), '1'::xid8)) \
+                 or exists (select from {}) else false end, \
+             current_setting('transaction_read_only') \
+         from (select) as always left join \
+             (select * from duly_outbox_step order by n desc limit 1) as s on true; commit",
+        ended_since("s.done", late)
+    )
 }
 
 impl Look {

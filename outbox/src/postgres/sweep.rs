@@ -6,6 +6,7 @@ use std::time::Duration;
 use duly::Result;
 use duly::time::Timestamp;
 
+use crate::postgres::snapshot::ended_since;
 use crate::relay::source::{LIMIT, StoredLimit};
 use crate::session::{TextRow, unreadable};
 
@@ -69,16 +70,17 @@ pub(crate) fn truncate(name: &str) -> String {
         // Each is a look into the index: neither rows that a transaction keeps there are walked, nor
         // its own, of which none is visible. While it runs, the lock is refused.
         let done = "(select done from duly_outbox_step order by n desc limit 1)";
+        let late = ended_since(
+            done,
+            &format!("select from {name} o where o.xid = late.xid limit 1"),
+        );
         format!(
             "(select from {name} where xid >= pg_snapshot_xmax({done}) limit 1) union all \
-             (select from pg_snapshot_xip({done}) as late (xid) cross join lateral \
-             (select from {name} o where o.xid = late.xid limit 1) as row \
-             where pg_visible_in_snapshot(late.xid, pg_current_snapshot()))"
+             (select from {late})"
         )
     };
     format!(
         "begin isolation level read committed; \
-         set local jit = off; set local enable_seqscan = off; \
          do $$ begin if exists (select from duly_outbox_step) and not exists ({kept}) then \
              lock table {name} in access exclusive mode nowait; \
              if not exists ({kept}) then truncate {name}; end if; \
@@ -86,11 +88,20 @@ pub(crate) fn truncate(name: &str) -> String {
     )
 }
 
-/// Returns the statement that reads the time, that of the oldest end, and the limit.
-pub(crate) fn ends() -> String {
+/// Returns a time as SQL.
+fn time(time: Timestamp) -> String {
+    format!(
+        "'epoch'::timestamptz + {} * interval '1 ms'",
+        time.as_millis()
+    )
+}
+
+/// Returns the statement that reads the time, that of the oldest end since `from`, and the limit.
+pub(crate) fn ends(from: Timestamp) -> String {
     format!(
         "select (extract(epoch from clock_timestamp()) * 1000)::bigint, \
-         (select (extract(epoch from min(at)) * 1000)::bigint from duly_done), {LIMIT}"
+         (select (extract(epoch from min(at)) * 1000)::bigint from duly_done where at >= {}), {LIMIT}",
+        time(from)
     )
 }
 
@@ -103,19 +114,23 @@ pub(crate) fn limit(limit: StoredLimit) -> String {
     )
 }
 
-/// Returns the statement that deletes the oldest ends from before a time.
-pub(crate) fn delete_done(before: Timestamp) -> String {
+/// Returns the statement that deletes the oldest ends of a span.
+pub(crate) fn delete_done(from: Timestamp, before: Timestamp) -> String {
     format!(
         "with deleted as (delete from duly_done where event in (select event from duly_done \
-         where at < 'epoch'::timestamptz + {} * interval '1 ms' order by at limit {DONE_MAX}) \
-         returning 1) select count(*) = {DONE_MAX} from deleted",
-        before.as_millis()
+         where at >= {} and at < {} order by at limit {DONE_MAX}) returning at) \
+         select case count(*) when {DONE_MAX} then floor(extract(epoch from max(at)) * 1000)::bigint end \
+         from deleted",
+        time(from),
+        time(before)
     )
 }
 
-/// Reads whether [`delete_done`] has deleted as many as it may.
-pub(crate) fn is_full(texts: &[TextRow]) -> Result<bool> {
-    let text = texts.first().and_then(|row| row.first()?.as_deref());
-    text.map(|text| text == "t")
-        .ok_or_else(|| unreadable("count of ends"))
+/// Reads the time of the last end that [`delete_done`] has deleted, if it was as many as it may.
+pub(crate) fn read_last(texts: &[TextRow]) -> Result<Option<Timestamp>> {
+    let text = texts.first().and_then(|row| row.first());
+    let text = text.ok_or_else(|| unreadable("count of ends"))?;
+    let last = |text: &String| text.parse().map(Timestamp::from_millis);
+    let last = text.as_ref().map(last).transpose();
+    last.map_err(|_| unreadable("time of ends"))
 }

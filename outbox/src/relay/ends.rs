@@ -12,6 +12,8 @@ use crate::relay::source::{Ends, StoredLimit};
 
 /// By this part of the time for which ends are kept the limit moves in [`WINDOW`].
 const SHARE: u32 = 10;
+/// How often the ends are read from the begin.
+const WHOLE_EVERY: Duration = Duration::from_secs(600);
 /// How long a limit stands.
 const WINDOW: Duration = Duration::from_secs(3_600);
 /// By so much a limit moves at least: twice as fast as time, so that it keeps up.
@@ -69,9 +71,73 @@ impl EndsLimit {
     }
 }
 
+/// Where a read of the oldest ends begins.
+///
+/// A snapshot that somebody holds keeps deleted ends in the index, and what reads from its begin walks
+/// all of them. So a read begins behind what was deleted. An end of before that, whose transaction has
+/// committed late, is found by a read from the begin, of which there are few.
+#[derive(Debug)]
+pub(crate) struct EndsStart {
+    from: Timestamp,
+    deleted: Timestamp,
+    whole: Option<Instant>,
+}
+
+impl EndsStart {
+    pub(crate) fn new() -> Self {
+        Self {
+            from: Timestamp::EPOCH,
+            deleted: Timestamp::EPOCH,
+            whole: None,
+        }
+    }
+
+    /// Begins a sweep, and returns the time from which on it reads. What fails from the begin on is not
+    /// tried again at once.
+    pub(crate) fn begin(&mut self, now: Instant) -> Timestamp {
+        let is_whole = self.whole.is_none_or(|whole| now >= whole + WHOLE_EVERY);
+        if is_whole {
+            self.whole = Some(now);
+        }
+        self.from = if is_whole {
+            Timestamp::EPOCH
+        } else {
+            self.deleted
+        };
+        self.from
+    }
+
+    /// Returns the time from which on this sweep reads.
+    pub(crate) fn from(&self) -> Timestamp {
+        self.from
+    }
+
+    /// Notes that the ends up to this time were deleted.
+    pub(crate) fn deleted(&mut self, until: Timestamp) {
+        (self.from, self.deleted) = (until, until);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_of_ends_from_the_begin_are_few() {
+        let now = Instant::now();
+        let mut start = EndsStart::new();
+        assert_eq!(start.begin(now), Timestamp::EPOCH);
+        start.deleted(days(3));
+        assert_eq!(start.from(), days(3));
+        let later = |part| now + WHOLE_EVERY * part / 4;
+        assert_eq!(start.begin(later(3)), days(3));
+        assert_eq!(start.begin(later(4)), Timestamp::EPOCH, "late ones");
+        // It has failed.
+        assert_eq!(start.begin(later(5)), days(3));
+        assert_eq!(start.begin(later(8)), Timestamp::EPOCH);
+        start.deleted(days(1)); // there are many
+        assert_eq!(start.begin(later(9)), days(1));
+    }
 
     const HOUR: Duration = Duration::from_secs(3_600);
     const DAY: Duration = Duration::from_secs(86_400);

@@ -328,17 +328,22 @@ impl<S: Source> Run<S> {
     /// Lists the groups that have deferred rows, as many as are known at once.
     pub(crate) async fn list_groups(&mut self) -> Result<()> {
         let now = Instant::now();
-        self.list_at = now + GROUPS_EVERY;
+        let names = self.group_names().await;
+        self.list_at = now + paced(GROUPS_EVERY, now.elapsed());
+        let mut names = names?;
+        self.group_list.listed(&mut names);
+        self.groups.found(names, now);
+        self.may_have_missed = false;
+        Ok(())
+    }
+
+    async fn group_names(&mut self) -> Result<Vec<String>> {
         let behind = self.group_list.behind.clone();
         let mut names = self.call(move |it| it.groups(behind)).await?;
         if self.group_list.goes_round(&names) {
             names.extend(self.call(move |it| it.groups(String::new())).await?);
         }
-        self.group_list.listed(&mut names);
-        self.groups.found(names, now);
-        self.may_have_missed = false;
-        self.list_at = now + paced(GROUPS_EVERY, now.elapsed());
-        Ok(())
+        Ok(names)
     }
 
     fn may_housekeep(&self) -> bool {
@@ -349,10 +354,10 @@ impl<S: Source> Run<S> {
     async fn housekeep(&mut self) {
         let now = Instant::now();
         if now >= self.count_at && self.may_housekeep() {
-            self.count_at = now + COUNT_EVERY;
-            match self.call(move |it| it.waiting()).await {
+            let waiting = self.call(move |it| it.waiting()).await;
+            self.count_at = now + paced(COUNT_EVERY, now.elapsed());
+            match waiting {
                 Ok(waiting) => {
-                    self.count_at = now + paced(COUNT_EVERY, now.elapsed());
                     self.deferred = waiting.deferred;
                     self.report.waiting(waiting);
                 }
@@ -360,8 +365,9 @@ impl<S: Source> Run<S> {
             }
         }
         if now >= self.sweep_at && self.may_housekeep() {
-            self.sweep_at = now + SWEEP_EVERY;
-            match self.sweep().await {
+            let swept = self.sweep().await;
+            self.sweep_at = now + paced(SWEEP_EVERY, now.elapsed());
+            match swept {
                 Ok(true) => {
                     self.sweep_at = now + SWEEP_EVERY.min(SWEEP_PART * now.elapsed());
                 }

@@ -20,30 +20,30 @@ const HELD_MORE: u64 = 20_000;
 /// Looks for counts that stand still.
 const SETTLES_MAX: u32 = 20;
 
-/// What the server has counted of the index of a partition, and of the steps.
+/// What the server has counted of the index of a partition, and of tables that were walked.
 #[derive(Clone, Copy, Debug)]
 struct Reads {
     scans: i64,
     entries: i64,
     blocks: i64,
-    walked_steps: i64,
+    walked: i64,
 }
 
 impl Reads {
     async fn of(client: &Client, part: i32) -> Self {
         let sql = format!(
             "select s.idx_scan, s.idx_tup_read, io.idx_blks_hit + io.idx_blks_read, \
-             (select sum(seq_tup_read) from pg_stat_user_tables where relname like 'duly_outbox_step%')::bigint \
+             (select sum(seq_tup_read) from pg_stat_user_tables where relname like 'duly%')::bigint \
              from pg_stat_user_indexes s join pg_statio_user_indexes io using (indexrelid) \
              where s.relname = 'duly_outbox_{part}'"
         );
         let row = client.query_one(&sql, &[]).await.unwrap();
-        let [scans, entries, blocks, walked_steps] = [0, 1, 2, 3].map(|at| row.get(at));
+        let [scans, entries, blocks, walked] = [0, 1, 2, 3].map(|at| row.get(at));
         Self {
             scans,
             entries,
             blocks,
-            walked_steps,
+            walked,
         }
     }
 
@@ -132,7 +132,7 @@ async fn a_relay_reads_no_more_the_more_rows_a_held_partition_has() {
     let after = Reads::settled(&client, part).await;
     assert!(after.scans - before.scans >= i64::try_from(PAGES).unwrap());
     assert!(after.is_little_since(&before), "{before:?} {after:?}");
-    let walked = after.walked_steps - before.walked_steps;
+    let walked = after.walked - before.walked;
     assert!(
         walked < 2 * i64::try_from(PAGES).unwrap(),
         "{before:?} {after:?}"

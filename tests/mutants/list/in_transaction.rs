@@ -9,7 +9,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[
             put("postgres::page::select", "$claim.done.ended_until($reading)", "Vec::<u64>::new()"),
             put_in_text(
-                "postgres::step::look",
+                "postgres::snapshot::ended_since",
                 "where pg_visible_in_snapshot(late.xid, pg_current_snapshot())",
                 "where false",
             ),
@@ -92,7 +92,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "outbox-mysql-cursor-by-number",
         "MySQL: rows are read behind what was passed, and never from the first on",
         &[
-            never("ReadStart::behind", "$now >= self.whole_at"),
+            put("ReadStart::begin", "$now >= self.whole_at && self.beside.is_empty()", "false"),
             put("ReadStart::passed", "$now >= self.passed[1].0 + BEHIND_FOR", "true"),
         ],
         outbox("what_commits_late_in_mysql_is_not_passed_over_and_delays_nothing"),
