@@ -133,7 +133,8 @@ impl Relay {
         Self::start(bus, PostgresSource::new(session), options).await
     }
 
-    /// Starts a relay of an outbox in MySQL or MariaDB on a connection of its own, by sqlx 0.9. The
+    /// Starts a relay of an outbox in MySQL or MariaDB on a connection of its own, by sqlx 0.9; on
+    /// a second one while it reads the whole table beside, which takes long where a snapshot is held. The
     /// options are those of a URL, or of a pool: `(*pool.connect_options()).clone()`.
     ///
     /// # Errors
